@@ -222,25 +222,23 @@ class Sample:
             found[covered] = own[covered] if row[0] is None else number + 1
         return found
 
-    def project(self, sensor: str = "lidar.points", *, assume_forward: bool = False) -> Any:
-        """Project a sensor's points into the picture.
+    def project(self, sensor: str = "lidar.points", *, camera: str = "camera", assume_forward: bool = False) -> Any:
+        """Project a sensor's points into the picture of a camera.
 
         Args:
             sensor: Any name of a sensor with points.
+            camera: The camera, such as `camera.left` of several.
             assume_forward: Accept a placeholder calibration, with the camera along the x axis of the sensor.
 
         Returns:
-            Pixels (N, 2), and a mask (N,) of the points in the picture.
-
-        Returns:
-            `pixels` and `mask`.
+            `pixels` (N, 2), and `mask` (N,) of the points in the picture.
 
         Raises:
             DatasetError: The sample has no such points, or the calibration does not allow it.
         """
         points = self.decode(sensor)
         looking = import_module("edgefirst_ros.report.projection")  # what is built on top of this part
-        return looking.project(points, sensor, self.calibration, assume_forward=assume_forward)
+        return looking.project(points, sensor, self.calibration, camera=camera, assume_forward=assume_forward)
 
     def show(self) -> Any:
         """Return a picture with boxes, masks and projected points, and the points from above.

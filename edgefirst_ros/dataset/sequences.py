@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.schema import FRAMES_METADATA
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.calibration import WORDS, frames_of, judge
-from edgefirst_ros.streams import of_kind
+from edgefirst_ros.streams import CAMERA, of_kind
 
 SEQUENCES = "sequences"
 """Key of the metadata."""
@@ -55,6 +55,17 @@ class SequenceCalibration(NamedTuple):
     """The same of each other camera of the rig, by its key: `camera.left`."""
     sensor_frames: Mapping[str, str] = MappingProxyType({})
     """{sensor: its frame}, where that is not `lidar` or `radar`."""
+
+    def info_of(self, camera: str) -> Any:
+        """Return the CameraInfo of a camera.
+
+        Args:
+            camera: Its key, such as `camera.left`.
+
+        Returns:
+            As `camera_info`; None if unknown.
+        """
+        return self.camera_info if camera == CAMERA.key else self.camera_infos.get(camera)
 
 
 def frames_metadata(path: Path, stored: Mapping[str, str]) -> dict[str, Any]:

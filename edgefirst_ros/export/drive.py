@@ -264,8 +264,7 @@ class Drive:
 
     def info_of(self, camera: str) -> dict[str, Any]:
         """Return the same of a camera, such as `camera.left` of several. Raises DatasetError without one."""
-        calibration = self.calibration
-        info = calibration.camera_info if camera == CAMERA.key else calibration.camera_infos.get(camera)
+        info = self.calibration.info_of(camera)
         if not isinstance(info, dict):
             own = "" if camera == CAMERA.key else f" for {camera}"
             raise DatasetError(

@@ -233,7 +233,12 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
     if found["verdict"]["level"] != "red" and not len(subject.timeline):
         checks = checks[1:]
     ways = tracks(subject)
-    checks += [*bright.checks, *fits.checks, *delay_checks(subject), *position_checks(subject, ways)]
+    checks += [
+        *(one for look in bright.values() for one in look.checks),
+        *fits.checks,
+        *delay_checks(subject),
+        *position_checks(subject, ways),
+    ]
     found["verdict"] = verdict(checks)
     whole = subject.summary.whole
     found["sensors"], found["groups"] = dict(whole.sensors), dict(whole.groups)
@@ -241,11 +246,14 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
     for name, one in found["sequences"].items():
         one["verdict"] = worst([check for check in checks if check.sequence in (name, "")]).word
     said = labels(subject)
-    found["pictures"] = {**bright.facts, **said, "alignment": fits.facts, "shown": len(shown)}
+    first, *others = bright.items()
+    found["pictures"] = {**first[1].facts, **said, "alignment": fits.facts, "shown": len(shown)}
+    if others:
+        found["pictures"]["cameras"] = {camera: look.facts for camera, look in bright.items()}
     found["radar"] = {
         "cubes_looked_at": sum(len(one.seconds) for one in seen.cubes),
-        "clouds_looked_at": seen.clouds,
-        "targets": len(seen.targets),
+        "clouds_looked_at": sum(clouds for _, clouds in seen.targets.values()),
+        "targets": sum(len(targets) for targets, _ in seen.targets.values()),
         "lidar_clouds_looked_at": sum(number for _, number in ranges.values()),
     }
     found["bytes"] = sizes(subject)

@@ -289,10 +289,13 @@ def _track(name: str, number: int, way: Track) -> Figure:
     seconds = rounded(way.seconds[kept] - way.seconds[0], 2)
     marker = {"size": 4, "color": seconds, "colorscale": VIRIDIS, "colorbar": {"title": {"text": "s"}, "thickness": 10}}
     extent = np.ptp(flat, axis=0)
+    words, across = ("m east of the start", "m north of the start"), ("west to east", "south to north")
+    if way.frame:
+        words, across = (f"m along x of {text(cut(way.frame))}", "m along y"), (f"end to end in {cut(way.frame)}",) * 2
     return Figure(
         f"track-{number}" if name else "track",
         f"Track{of}",
-        f"Map of the positions{of}, {extent[0]:.0f} m from west to east and {extent[1]:.0f} m from south to north",
+        f"Map of the positions{of}, {extent[0]:.0f} m from {across[0]} and {extent[1]:.0f} m from {across[1]}",
         [
             {
                 "type": "scatter",
@@ -303,22 +306,24 @@ def _track(name: str, number: int, way: Track) -> Figure:
                 "line": {"width": 1, "color": "#7f8792"},
                 "name": "positions",
                 "customdata": seconds,
-                "hovertemplate": "%{x:.1f} m east, %{y:.1f} m north<br>%{customdata} s<extra></extra>",
+                "hovertemplate": f"%{{x:.1f}} {words[0]}, %{{y:.1f}} {words[1]}<br>%{{customdata}} s<extra></extra>",
             }
         ],
         {
-            "xaxis": {"title": {"text": "m east of the start"}},
-            "yaxis": {"title": {"text": "m north of the start"}, "scaleanchor": "x", "scaleratio": 1},
+            "xaxis": {"title": {"text": words[0]}},
+            "yaxis": {"title": {"text": words[1]}, "scaleanchor": "x", "scaleratio": 1},
         },
         height=300 if name else 420,
         notes=said,
     )
 
 
-def brightness(look: Exposure) -> Figure | None:
-    """Mean luma of pictures over time."""
-    if not len(look.luma):
+def brightness(looks: Mapping[str, Exposure]) -> Figure | None:
+    """Mean luma of pictures over time, by camera."""
+    looks = {camera: look for camera, look in looks.items() if len(look.luma)}
+    if not looks:
         return None
+    every = np.concatenate([look.luma for look in looks.values()])
     shapes = [
         {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y,
          "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
@@ -326,14 +331,15 @@ def brightness(look: Exposure) -> Figure | None:
     ]  # fmt: skip
     found = axes(DRIVE, "mean luma", shapes=shapes)
     found["yaxis"]["range"] = [0, 255]
-    data = line(look.seconds, look.luma, "luma", 0)
-    data["mode"] = "lines+markers"
-    data["marker"] = {"size": 4}
+    data = []
+    for number, (camera, look) in enumerate(looks.items()):
+        data.append(line(look.seconds, look.luma, camera if len(looks) > 1 else "luma", number))
+        data[-1] |= {"mode": "lines+markers", "marker": {"size": 4}}
     return Figure(
         "brightness",
         "Brightness of pictures",
-        f"Line of the mean luma of {len(look.luma)} pictures, {look.luma.min():.0f} to {look.luma.max():.0f} of 255",
-        [data],
+        f"Line of the mean luma of {len(every)} pictures, {every.min():.0f} to {every.max():.0f} of 255",
+        data,
         found,
         height=220,
     )
@@ -436,16 +442,19 @@ def box_places(boxes: Floats) -> list[Figure]:
 def radar(look: RadarLook) -> list[Figure]:
     """Range over time, range over speed, targets."""
     found = [figure for number, one in enumerate(look.cubes) for figure in _cubes(one, number, len(look.cubes) > 1)]
-    if len(look.targets):
-        kept = look.targets[spread(len(look.targets), MOST_TARGETS)]
+    several = len(look.targets) > 1
+    for number, (sensor, (targets, clouds)) in enumerate(look.targets.items()):
+        if not len(targets):
+            continue
+        kept, of = targets[spread(len(targets), MOST_TARGETS)], f" of {sensor}" if several else ""
         said = np.isfinite(kept[:, 2]).any()
         colour: Any = rounded(kept[:, 2], 2) if said else COLOURS[0]
         scale = {"colorbar": {"title": {"text": "m/s"}, "thickness": 10}} if said else {}
         found.append(
             Figure(
-                "targets",
-                "Radar targets: range over time",
-                f"Points of {len(kept)} radar targets by range over the drive, coloured by their speed",
+                f"targets-{number}" if several else "targets",
+                f"Radar targets: range over time{of}",
+                f"Points of {len(kept)} radar targets{of} by range over the drive, coloured by their speed",
                 [
                     {
                         "type": "scatter",
@@ -463,7 +472,7 @@ def radar(look: RadarLook) -> list[Figure]:
                 ],
                 axes(DRIVE, "range, m"),
                 height=300,
-                notes=[f"{counted(look.clouds, 'message')} looked at, spread evenly."],
+                notes=[f"{counted(clouds, 'message')} looked at, spread evenly."],
             )
         )
     return found
@@ -471,7 +480,7 @@ def radar(look: RadarLook) -> list[Figure]:
 
 def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
     """Return the figures of the cubes of one sequence."""
-    found, of, key = [], f" of {look.sequence}" if several else "", f"-{number}" if several else ""
+    found, of, key = [], f" of {look.name}" if several else "", f"-{number}" if several else ""
     across, rows = "range, m" if look.metres else "range bin", spread(len(look.by_range), RANGE_ROWS)
     if look.by_range.size and len(look.seconds) > 1:
         middle = f"{len(look.seconds)} cubes from the middle of the drive, one after the other."
@@ -517,7 +526,7 @@ def _map(z: Floats, x: ArrayLike, y: ArrayLike, unit: str) -> dict[str, Any]:
 
 
 def lidar(found: Mapping[str, tuple[Floats, int]]) -> Figure | None:
-    """Lidar points by range, by sequence."""
+    """Lidar points by range, by sequence and lidar."""
     every = np.concatenate([np.zeros(0), *(ranges for ranges, _ in found.values())])
     if not len(every):
         return None

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import polars as pl
 from PIL import Image
 
-from edgefirst_ros.dataset.names import Inputs
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN, Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
@@ -23,6 +23,7 @@ from edgefirst_ros.report.projection import NotProjectableError, Projector, proj
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject, spread
 from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.sensors.transforms import ecef, world_to_ecef
+from edgefirst_ros.streams import CAMERA, Form, of_key
 
 PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
 """Most members of each kind that are read."""
@@ -45,15 +46,28 @@ class Unreadable:
         self.notes.setdefault(what, str(error))
 
 
+def sensors_in(inputs: Iterable[str], *forms: Form) -> list[str]:
+    """Return the keys of sensors whose members have one of some forms, in the order of members."""
+    found = (sensor for sensor in map(of_key, inputs) if sensor.form in forms)
+    return [sensor.key for sensor in sorted(found, key=lambda sensor: sensor.order)]
+
+
+def all_sensors(subject: ReportSubject, *forms: Form) -> list[str]:
+    """Return those of the first samples of a subject."""
+    return sensors_in({key for place in subject.places[:1000] for key in place.sample.inputs}, *forms)
+
+
 @dataclass
 class Exposure:
-    """Brightness of pictures."""
+    """Brightness of the pictures of a camera."""
 
     seconds: Floats
     luma: Floats
     """Mean of each picture, 0 to 255."""
     names: Sequence[str] = ()
     """Sequence of each picture; without them all are of one."""
+    place: str = ""
+    """The camera in checks, if it is not the only one."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -75,33 +89,39 @@ class Exposure:
         for name in dict.fromkeys(self.names or [""] * len(self.luma)):
             luma = self.luma[[one == name for one in self.names]] if several else self.luma
             shares = {"dark": float((luma < DARK).mean()), "glaring": float((luma > GLARING).mean())}
+            number = counted(len(luma), "picture")
             own = [
-                Check("exposure", level, f"{share:.0%} of {counted(len(luma), 'picture')} looked at are {what}")
+                Check("exposure", level, f"{share:.0%} of {number} looked at are {what}", self.place)
                 for what, share in shares.items()
                 if (level := threshold.level(share))
             ]
-            own = own or [Check("exposure", threshold.level(0), f"mean luma {luma.mean():.0f} of 255")]
+            own = own or [Check("exposure", threshold.level(0), f"mean luma {luma.mean():.0f} of 255", self.place)]
             found += [replace(one, sequence=name) for one in own] if several else own
         return found
 
 
-def exposure(subject: ReportSubject, unreadable: Unreadable) -> Exposure:
-    """Look at how bright pictures are, in small."""
+def exposure(subject: ReportSubject, unreadable: Unreadable) -> dict[str, Exposure]:
+    """Look at how bright the pictures of each camera are, in small."""
+    cameras = all_sensors(subject, "camera") or [CAMERA.key]
+    return {camera: _exposure(subject, camera, camera if len(cameras) > 1 else "", unreadable) for camera in cameras}
+
+
+def _exposure(subject: ReportSubject, camera: str, name: str, unreadable: Unreadable) -> Exposure:
     seconds, luma, names = [], [], []
-    for place in subject.with_input("camera", PICTURES):
+    for place in subject.with_input(camera, PICTURES):
         try:
-            luma.append(_mean_luma(place.sample))
+            luma.append(_mean_luma(place.sample, camera))
         except EdgeFirstError as error:
             unreadable.add("picture", error)
             continue
         seconds.append(place.seconds)
         names.append(place.sample.name)
-    return Exposure(np.array(seconds), np.array(luma), names)
+    return Exposure(np.array(seconds), np.array(luma), names, name)
 
 
-def _mean_luma(sample: Sample) -> float:
+def _mean_luma(sample: Sample, camera: str) -> float:
     """Mean luma, 0 to 255, of a JPEG or PNG; raises DatasetError."""
-    data, place = sample.read("camera"), f"{sample.dataset.container.path}: {sample.member('camera')!r}"
+    data, place = sample.read(camera), f"{sample.dataset.container.path}: {sample.member(camera)!r}"
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
             pixels = picture.width * picture.height
@@ -117,9 +137,10 @@ def _mean_luma(sample: Sample) -> float:
 
 @dataclass
 class CubeLook:
-    """Cubes of one sequence that follow each other."""
+    """Cubes of one sequence and radar that follow each other."""
 
-    sequence: str
+    name: str
+    """The sequence, and of several radars the radar."""
     seconds: Floats
     """Time of each cube, s of drive."""
     by_range: Floats
@@ -136,29 +157,50 @@ class CubeLook:
 
 @dataclass
 class RadarLook:
-    """Cubes by sequence, and targets over the whole drive."""
+    """Cubes by sequence, and targets over the whole drive by radar."""
 
     cubes: Sequence[CubeLook]
-    targets: Floats
-    """(N, 3) s of drive, range in m, speed in m/s (NaN where it is not said)."""
-    clouds: int
-    """Messages with targets that were processed."""
+    targets: Mapping[str, tuple[Floats, int]]
+    """(N, 3) s of drive, range in m, speed in m/s (NaN where it is not said); and of how many messages they are."""
 
 
 def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
     """Look at the radar."""
-    by_sequence: dict[str, list[PlacedSample]] = {}
+    radars = all_sensors(subject, "cube")
+    found: dict[tuple[str, str], list[PlacedSample]] = {}
     for place in subject.places:
-        if "radar.cube" in place.sample.inputs and "radar.cube" not in place.sample.repeats:
-            by_sequence.setdefault(place.sample.name, []).append(place)
-    most = CUBES // max(1, min(len(by_sequence), SEQUENCES))
-    looks = [_look_at_cubes(subject, *one, most, unreadable) for one in [*by_sequence.items()][:SEQUENCES]]
-    targets, clouds = _targets(subject.with_input("radar", TARGETS), unreadable)
-    return RadarLook([one for one in looks if one is not None], targets, clouds)
+        for sensor in radars:
+            if sensor in place.sample.inputs and sensor not in place.sample.repeats:
+                found.setdefault((place.sample.name, sensor), []).append(place)
+    most = CUBES // max(1, min(len(found), SEQUENCES))
+    looks = [
+        _look_at_cubes(subject, *key, its, most, unreadable, name=label_of(*key, radars))
+        for key, its in [*found.items()][:SEQUENCES]
+    ]
+    clouds = [sensor for sensor in all_sensors(subject, "cloud") if is_radar(sensor)]
+    targets = {sensor: _targets(subject.with_input(sensor, TARGETS), sensor, unreadable) for sensor in clouds}
+    return RadarLook([one for one in looks if one is not None], targets)
+
+
+def label_of(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
+    """Return the name of what is drawn of a sequence: of several sensors with that of the sensor."""
+    return sequence if len(sensors) == 1 else f"{sequence}: {sensor}"
+
+
+def is_radar(sensor: str) -> bool:
+    """True for a radar, which has speeds and few points; False for a lidar."""
+    return sensor.startswith("radar.")
 
 
 def _look_at_cubes(
-    subject: ReportSubject, name: str, places: list[PlacedSample], most: int, unreadable: Unreadable
+    subject: ReportSubject,
+    sequence: str,
+    sensor: str,
+    places: list[PlacedSample],
+    most: int,
+    unreadable: Unreadable,
+    *,
+    name: str,
 ) -> CubeLook | None:
     """Read up to `most` cubes from the middle of a sequence; None where none can be read."""
     middle = max(0, (len(places) - most) // 2)
@@ -166,7 +208,7 @@ def _look_at_cubes(
     seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
     for place in places[middle : middle + most]:
         try:
-            cube = place.sample.cube()
+            cube = place.sample.decode(sensor)
         except EdgeFirstError as error:
             unreadable.add("radar cube", error)
             continue
@@ -187,7 +229,7 @@ def _look_at_cubes(
         decibels(_loudest(kept.values.reshape(*kept.values.shape[:4], -1), (0, 2, 4))),
         kept.metres_per_range_bin,
         kept.speed_per_doppler_bin,
-        len(columns) >= _cubes(subject, name, len(places)),
+        len(columns) >= _cubes(subject, sequence, sensor, len(places)),
     )
 
 
@@ -198,10 +240,10 @@ def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
     return found
 
 
-def _cubes(subject: ReportSubject, name: str, there: int) -> int:
+def _cubes(subject: ReportSubject, name: str, sensor: str, there: int) -> int:
     """Return the number of cubes of a sequence; of a recording only some are `there`."""
     own = subject.timeline.drives.get(name)
-    return sum(map(len, own.messages("radar.cube"))) if own and "radar.cube" in own.companions else there
+    return sum(map(len, own.messages(sensor))) if own and sensor in own.companions else there
 
 
 def decibels(values: Any) -> Floats:
@@ -210,11 +252,11 @@ def decibels(values: Any) -> Floats:
     return found
 
 
-def _targets(places: Iterable[PlacedSample], unreadable: Unreadable) -> tuple[Floats, int]:
+def _targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable) -> tuple[Floats, int]:
     rows, clouds = [np.zeros((0, 3))], 0
     for place in places:
         try:
-            points = place.sample.radar().ravel()
+            points = place.sample.radar(sensor).ravel()
             away = np.linalg.norm(xyz(points), axis=1)
         except (EdgeFirstError, ValueError) as error:
             unreadable.add("radar points", DatasetError(str(error)))
@@ -233,15 +275,18 @@ def speeds(points: Any) -> Floats:
 
 
 def lidar(subject: ReportSubject, unreadable: Unreadable) -> dict[str, tuple[Floats, int]]:
-    """Return by sequence the ranges of lidar points in m, and of how many clouds they are."""
+    """Return by sequence, and of several by lidar, the ranges of points in m, and of how many clouds they are."""
     found: dict[str, list[Floats]] = {}
-    for place in subject.with_input("lidar.points", CLOUDS):
-        try:
-            away = np.linalg.norm(xyz(place.sample.lidar()), axis=1)
-        except (EdgeFirstError, ValueError) as error:
-            unreadable.add("lidar points", DatasetError(str(error)))
-            continue
-        found.setdefault(place.sample.name, []).append(away[np.isfinite(away) & (away <= LONGEST_RANGE)])
+    lidars = [sensor for sensor in all_sensors(subject, "cloud") if not is_radar(sensor)]
+    for sensor in lidars:
+        for place in subject.with_input(sensor, CLOUDS):
+            try:
+                away = np.linalg.norm(xyz(place.sample.lidar(sensor)), axis=1)
+            except (EdgeFirstError, ValueError) as error:
+                unreadable.add("lidar points", DatasetError(str(error)))
+                continue
+            near = away[np.isfinite(away) & (away <= LONGEST_RANGE)]
+            found.setdefault(label_of(place.sample.name, sensor, lidars), []).append(near)
     return {name: (np.concatenate(parts), len(parts)) for name, parts in found.items()}
 
 
@@ -268,12 +313,10 @@ class Alignment:
     """Boxes in samples that also have radar targets."""
     met: int = 0
     """Boxes with a target inside."""
-    clouds: int = 0
-    empty: int = 0
-    """Clouds with next to no point in the picture."""
-    shares: list[float] = field(default_factory=list)
+    shares: dict[str, list[float]] = field(default_factory=dict)
+    """Lidar -> of each cloud the share of points in any picture."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Sensor -> why it is not projected."""
+    """Sensor, and camera if it is a further one -> why it is not projected."""
     parts: dict[str, Alignment] = field(default_factory=dict)
     """{sequence: its own}, of several."""
 
@@ -281,17 +324,20 @@ class Alignment:
         """Add the counts of a sequence."""
         self.parts[name] = part
         self.boxes, self.met = self.boxes + part.boxes, self.met + part.met
-        self.clouds, self.empty = self.clouds + part.clouds, self.empty + part.empty
-        self.shares += part.shares
+        for sensor, shares in part.shares.items():
+            self.shares.setdefault(sensor, []).extend(shares)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Numbers of it."""
+        every = [share for shares in self.shares.values() for share in shares]
+        means = {sensor: round(float(np.mean(shares)), 4) for sensor, shares in self.shares.items()}
         return {
             "boxes": self.boxes,
             "boxes_with_target": self.met,
-            "clouds": self.clouds,
-            "points_in_picture": round(float(np.mean(self.shares)), 4) if self.shares else None,
+            "clouds": len(every),
+            "points_in_picture": round(float(np.mean(every)), 4) if every else None,
+            **({"points_in_picture_by_lidar": means} if len(means) > 1 else {}),
             "not_projected": self.refused,
         }
 
@@ -305,70 +351,96 @@ class Alignment:
             missed = 1 - self.met / self.boxes
             text = f"{self.met} of {self.boxes} boxes have a target in them"
             found.append(Check("alignment", threshold.level(missed), text, "radar"))
-        if self.clouds:
-            share = float(np.mean(self.shares))
-            text = f"{share:.1%} of the points of {counted(self.clouds, 'cloud')} are in the picture"
-            found.append(Check("alignment", threshold.level(self.empty / self.clouds), text, "lidar"))
+        for sensor, shares in self.shares.items():
+            share, empty = float(np.mean(shares)), sum(share < LEAST for share in shares) / len(shares)
+            text = f"{share:.1%} of the points of {counted(len(shares), 'cloud')} are in the picture"
+            if empty == 1 and len(self.shares) > 1:
+                empty, text = 0.0, f"no camera shows points of {counted(len(shares), 'cloud')}"
+            place = sensor if len(self.shares) > 1 else "lidar"
+            found.append(Check("alignment", threshold.level(empty), text, place))
         return found
 
 
 def alignment(subject: ReportSubject, unreadable: Unreadable) -> Alignment:
-    """Project the sensors' points into the picture and compare them with the boxes."""
+    """Project the sensors' points into the pictures and compare them with the boxes, which are the first camera's."""
     found, ways = Alignment(), projectors(subject)
-    found.refused = {sensor: way for (_, sensor), way in ways.items() if isinstance(way, str)}
-    annotated = subject.dataset.annotation_rows[1]
+    found.refused = {
+        sensor if camera == CAMERA.key else f"{sensor} in {camera}": way
+        for (_, sensor, camera), way in ways.items()
+        if isinstance(way, str)
+    }
     parts = {name: Alignment() for name in subject.by_sequence}
-    both = [place for place in subject.places if "radar" in place.sample.inputs and place.sample.key in annotated]
-    for place in evenly(both, BOXED_SAMPLES):
-        way, part = ways.get((place.sample.name, "radar")), parts[place.sample.name]
-        if isinstance(way, Projector):
-            boxes = boxes_of(place.sample.annotations, subject.metadata)
-            if len(boxes):
-                try:
-                    seen = way.project(place.sample.radar())
-                except (EdgeFirstError, ValueError) as error:
-                    unreadable.add("radar points", DatasetError(str(error)))
-                    continue
-                inside = seen.pixels[seen.mask] / way.size if all(way.size) else np.zeros((0, 2))
-                near = np.abs(inside[None] - boxes[:, None, :2]) <= (0.5 + MARGIN) * boxes[:, None, 2:]
-                part.boxes += len(boxes)
-                part.met += int(np.any(np.all(near, 2), 1).sum())
-    for place in subject.with_input("lidar.points", ALIGNED_CLOUDS):
-        way, part = ways.get((place.sample.name, "lidar")), parts[place.sample.name]
-        if isinstance(way, Projector):
-            try:
-                mask = way.project(place.sample.lidar()).mask
-            except (EdgeFirstError, ValueError) as error:
-                unreadable.add("lidar points", DatasetError(str(error)))
-                continue
-            if len(mask):
-                part.clouds += 1
-                part.shares.append(float(mask.mean()))
-                part.empty += part.shares[-1] < LEAST
+    for sensor in all_sensors(subject, "cloud"):
+        (_meet_boxes if is_radar(sensor) else _find_in_pictures)(subject, sensor, ways, parts, unreadable)
     for name, part in parts.items():
         found.add(name, part)
     return found
 
 
-def projectors(subject: ReportSubject) -> dict[tuple[str, str], Projector | str]:
-    """Return by sequence and sensor (`radar`, `lidar`) the way into the picture, or why there is none."""
-    seen = Inputs(name for place in subject.places[:1000] for name in place.sample.inputs)
+def _meet_boxes(
+    subject: ReportSubject, sensor: str, ways: Ways, parts: Mapping[str, Alignment], unreadable: Unreadable
+) -> None:
+    """Count the boxes in which a radar has a target."""
+    annotated = subject.dataset.annotation_rows[1]
+    both = [place for place in subject.places if sensor in place.sample.inputs and place.sample.key in annotated]
+    for place in evenly(both, BOXED_SAMPLES):
+        way, part = ways.get((place.sample.name, sensor, CAMERA.key)), parts[place.sample.name]
+        if not isinstance(way, Projector) or not len(boxes := boxes_of(place.sample.annotations, subject.metadata)):
+            continue
+        try:
+            seen = way.project(place.sample.radar(sensor))
+        except (EdgeFirstError, ValueError) as error:
+            unreadable.add("radar points", DatasetError(str(error)))
+            continue
+        inside = seen.pixels[seen.mask] / way.size if all(way.size) else np.zeros((0, 2))
+        near = np.abs(inside[None] - boxes[:, None, :2]) <= (0.5 + MARGIN) * boxes[:, None, 2:]
+        part.boxes += len(boxes)
+        part.met += int(np.any(np.all(near, 2), 1).sum())
+
+
+def _find_in_pictures(
+    subject: ReportSubject, sensor: str, ways: Ways, parts: Mapping[str, Alignment], unreadable: Unreadable
+) -> None:
+    """Count the points of a lidar that the picture of any camera shows."""
+    for place in subject.with_input(sensor, ALIGNED_CLOUDS):
+        own = [way for key, way in ways.items() if key[:2] == (place.sample.name, sensor)]
+        known = [way for way in own if isinstance(way, Projector)]
+        if not known:
+            continue
+        try:
+            points = place.sample.lidar(sensor)
+            mask = np.any([way.project(points).mask for way in known], axis=0)
+        except (EdgeFirstError, ValueError) as error:
+            unreadable.add("lidar points", DatasetError(str(error)))
+            continue
+        if len(mask):
+            parts[place.sample.name].shares.setdefault(sensor, []).append(float(mask.mean()))
+
+
+Ways: TypeAlias = "dict[tuple[str, str, str], Projector | str]"
+"""By sequence, sensor and camera the way into the picture, or why there is none."""
+
+
+def projectors(subject: ReportSubject) -> Ways:
+    """Return the ways of the sensors with points into all pictures."""
+    seen = all_sensors(subject, "camera", "cloud")
     return ways_of(subject.calibrations, seen, assume_forward=subject.assume_forward)
 
 
 def ways_of(
-    calibrations: Mapping[str, SequenceCalibration], inputs: Inputs, *, assume_forward: bool = False
-) -> dict[tuple[str, str], Projector | str]:
-    """Return by sequence and sensor of `inputs` the way into the picture, or why there is none."""
-    found: dict[tuple[str, str], Projector | str] = {}
-    for name, calibration in calibrations.items():
-        for sensor in ("radar", "lidar"):
-            if sensor not in inputs:
-                continue
-            try:
-                found[name, sensor] = projector(sensor, calibration, assume_forward=assume_forward)
-            except NotProjectableError as error:
-                found[name, sensor] = str(error)
+    calibrations: Mapping[str, SequenceCalibration], inputs: Iterable[str], *, assume_forward: bool = False
+) -> Ways:
+    """Return the ways of the sensors of `inputs` with points into the pictures of its cameras."""
+    found: Ways = {}
+    inputs = [*inputs]
+    cameras, clouds = sensors_in(inputs, "camera") or [CAMERA.key], sensors_in(inputs, "cloud")
+    for (name, calibration), sensor, camera in itertools.product(calibrations.items(), clouds, cameras):
+        try:
+            way = projector(sensor, calibration, camera=camera, assume_forward=assume_forward)
+        except NotProjectableError as error:
+            found[name, sensor, camera] = str(error)
+        else:
+            found[name, sensor, camera] = way
     return found
 
 
@@ -409,35 +481,45 @@ class Track:
     """The way that one sequence went."""
 
     metres: Floats
-    """(N, 2) m east and north of its first position."""
+    """(N, 2) m from its first position: east and north, or along x and y of `frame`."""
     seconds: Floats
     """s of drive of each position."""
+    frame: str = ""
+    """The frame of the poses it is of; empty: it is of positions on the earth."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """Number of positions, length and extent."""
         steps = np.hypot(*np.diff(self.metres, axis=0).T)
         extent = [round(float(length), 1) for length in np.ptp(self.metres, axis=0)]
-        return {"positions": len(self.metres), "length_m": round(float(steps.sum()), 1), "extent_m": extent}
+        found = {"positions": len(self.metres), "length_m": round(float(steps.sum()), 1), "extent_m": extent}
+        return found | ({"pose_frame": self.frame} if self.frame else {})
 
 
 def tracks(subject: ReportSubject) -> dict[str, Track]:
-    """Return the way of each sequence that has positions."""
+    """Return the way of each sequence that has positions, else poses."""
     frames = subject.dataset.frames
-    if frames is None or not {"latitude", "longitude"} <= set(frames.columns) or not len(subject.timeline):
+    if frames is None or not len(subject.timeline):
         return {}
-    if not all(frames.schema[name].is_numeric() for name in ("latitude", "longitude")):
-        return {}
-    rows = subject.timeline.rows
-    degrees = np.column_stack([frames[name].to_numpy().astype(float)[rows] for name in ("latitude", "longitude")])
+    rows, found = subject.timeline.rows, {}
+    degrees, places = np.full((2, len(rows), 2), np.nan)
+    if {"latitude", "longitude"} <= set(frames.columns):
+        columns = [frames[name] for name in ("latitude", "longitude")]
+        if all(column.dtype.is_numeric() for column in columns):
+            degrees = np.column_stack([column.to_numpy().astype(float)[rows] for column in columns])
+    if "pose_position" in frames.columns and frames.schema["pose_position"] == pl.Array(pl.Float64, 3):
+        places = np.array([place or (math.nan,) * 3 for place in frames["pose_position"].to_list()], float)[rows, :2]
     known = np.isfinite(degrees).all(1) & (np.abs(degrees) <= (90, 360)).all(1)
-    found = {}
+    posed = np.isfinite(places).all(1)
     for number, name in enumerate(subject.timeline.names):
-        own = known & (subject.timeline.sequence == number)
-        if own.any():
-            places = degrees[own]
-            metres = ecef(places[:, 0], places[:, 1], np.zeros(len(places)))
-            local = world_to_ecef(places[0, 0], places[0, 1], 0.0)
+        own = subject.timeline.sequence == number
+        if (there := own & known).any():
+            on_earth = degrees[there]
+            metres = ecef(on_earth[:, 0], on_earth[:, 1], np.zeros(len(on_earth)))
+            local = world_to_ecef(on_earth[0, 0], on_earth[0, 1], 0.0)
             flat = ((metres - local[:3, 3]) @ local[:3, :3])[:, :2]
-            found[name] = Track(flat, subject.timeline.seconds[own])
+            found[name] = Track(flat, subject.timeline.seconds[there])
+        elif (there := own & posed).any():
+            frame = str(subject.dataset.sequence_facts(name).get("pose_frame") or "its frame")
+            found[name] = Track(places[there] - places[there][0], subject.timeline.seconds[there], frame)
     return found

@@ -72,14 +72,20 @@ class Projector:
 
 
 def project(
-    points: ArrayLike, sensor: str, calibration: SequenceCalibration, *, assume_forward: bool = False
+    points: ArrayLike,
+    sensor: str,
+    calibration: SequenceCalibration,
+    *,
+    camera: str = "camera",
+    assume_forward: bool = False,
 ) -> Projected:
-    """Project points of a sensor into the camera picture.
+    """Project points of a sensor into the picture of a camera.
 
     Args:
         points: (N, 3) in m in the sensor's frame, or a structured cloud with x, y and z.
         sensor: "lidar", "radar", or the frame_id of the sensor.
         calibration: Calibration of the sequence: `sample.calibration`.
+        camera: The camera, such as `camera.left` of several.
         assume_forward: Accept a placeholder calibration, with the camera along the sensor's x axis.
 
     Returns:
@@ -88,17 +94,19 @@ def project(
     Raises:
         NotProjectableError: The calibration is missing or a placeholder, or the distortion model is unknown.
     """
-    return projector(sensor, calibration, assume_forward=assume_forward).project(points)
+    return projector(sensor, calibration, camera=camera, assume_forward=assume_forward).project(points)
 
 
-def projector(sensor: str, calibration: SequenceCalibration, *, assume_forward: bool = False) -> Projector:
-    """Return the way from a sensor into the picture.
+def projector(
+    sensor: str, calibration: SequenceCalibration, *, camera: str = "camera", assume_forward: bool = False
+) -> Projector:
+    """Return the way from a sensor into the picture of a camera.
 
     `assume_forward`: take a chain of transforms that turns nothing for a camera that looks along the sensor's x.
     Raises NotProjectableError where the calibration is a placeholder (and nothing is assumed) or missing, and for an
     unknown distortion model, named.
     """
-    info, frame = calibration.camera_info, frame_of(meant(sensor) or sensor, calibration.sensor_frames)
+    info, frame = calibration.info_of(camera), frame_of(meant(sensor) or sensor, calibration.sensor_frames)
     word = judge(info, calibration.static_transforms, {frame})
     if word == MISSING:
         raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")

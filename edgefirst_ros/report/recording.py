@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 from edgefirst_ros.sources.inputs import RecordingInput
-from edgefirst_ros.streams import companions
+from edgefirst_ros.streams import of_key
 from edgefirst_ros.sync.clock import JUMP_BACK, JUMP_FORWARD, Cut
 
 WRITTEN = {
@@ -101,7 +102,8 @@ def preview(
     """
 
     def some(found: FirstPass) -> Chosen:
-        return Chooser(found.span[1] - found.span[0], found.cut, settings)
+        sensors = filter(None, [*found.roles.companions, found.roles.sensor])
+        return Chooser(found.span[1] - found.span[0], found.cut, settings, sensors)
 
     def rows(found: FirstPass) -> Chosen:
         return lambda frame, keyframe: ROWS
@@ -191,17 +193,15 @@ WINDOW = 3 * SECOND
 """ns on both sides of the middle in which the cubes that are made are, so that they follow each other."""
 CUBES = 48
 """Most of them."""
-CUBE, LIDAR = "radar.cube", "lidar.points"
-RADAR = frozenset({"radar.targets", "radar.clusters"})
-BESIDE = frozenset(sensor.key for sensor in companions() if sensor.key != CUBE)
-"""Members made beside a picture: no cube is drawn there."""
+CUBE, LIDAR, RADAR = "radar.cube", "lidar.points", ("radar.targets", "radar.clusters")
 
 
 class Chooser:
     """Chooses frames as they come. Owned by the thread that chooses frames."""
 
-    def __init__(self, lasts: int, cut: Cut | None, settings: Settings) -> None:
-        """`lasts`: length of the recording, ns; `cut`: what of it is shown."""
+    def __init__(self, lasts: int, cut: Cut | None, settings: Settings, sensors: Iterable[str]) -> None:
+        """`lasts`: length of the recording, ns; `cut`: what of it is shown; `sensors`: keys of those that it has."""
+        self._bases = {sensor: of_key(sensor).base for sensor in sensors}
         self._settings = settings
         self._lasts = lasts
         self._cut = cut
@@ -213,7 +213,7 @@ class Chooser:
         self._skews: dict[str, int] = {}
         self._picked = {"label": 0, "skew": 0}
         self._slots = {"picture": -1, "radar": -1, "lidar": -1}
-        self._in_window = 0
+        self._in_window: Counter[str] = Counter()
         self._last: dict[str, int] = {}
         """Stamp of the message of a sensor that the frame before had."""
 
@@ -229,19 +229,24 @@ class Chooser:
             self._length = max(1, self._left(frame))
         at = frame.stamp - self._first
         looked = frame.result is not None
-        fresh = {sensor for sensor in (CUBE, LIDAR) if self._is_fresh(sensor, frame)}
+        fresh = {sensor for sensor in self._of(CUBE, LIDAR) if self._is_fresh(sensor, frame)}
         sensors: set[str] = set()
         picture = self._is_new(frame) or self._is_due("picture", at, PICTURES, cheap=keyframe or looked)
         if picture:
-            sensors |= BESIDE
+            sensors |= self._bases.keys() - self._of(CUBE)  # no cube is drawn beside a picture
         if self._is_due("radar", at, TARGETS, cheap=looked):
-            sensors |= RADAR
-        if self._is_due("lidar", at, CLOUDS, cheap=LIDAR in fresh):
-            sensors.add(LIDAR)
-        if CUBE in fresh and abs(at - self._length // 2) <= WINDOW and self._in_window < CUBES:
-            sensors.add(CUBE)
-            self._in_window += 1
+            sensors |= self._of(*RADAR)
+        if self._is_due("lidar", at, CLOUDS, cheap=not fresh.isdisjoint(self._of(LIDAR))):
+            sensors |= self._of(LIDAR)
+        for cube in fresh & self._of(CUBE) if abs(at - self._length // 2) <= WINDOW else ():
+            if self._in_window[cube] < CUBES:
+                sensors.add(cube)
+                self._in_window[cube] += 1
         return Part(picture, sensors, masks=picture) if sensors else ROWS
+
+    def _of(self, *bases: str) -> set[str]:
+        """Return all instances of some sensors."""
+        return {sensor for sensor, base in self._bases.items() if base in bases}
 
     def _left(self, first: Frame) -> int:
         """About how long what is shown lasts from its first frame on, ns."""

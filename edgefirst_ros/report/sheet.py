@@ -9,7 +9,7 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,11 +18,24 @@ from PIL import Image, ImageDraw, ImageFont
 
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable, text_of
-from edgefirst_ros.report.look import Unreadable, evenly, projectors, speeds, ways_of
+from edgefirst_ros.report.look import (
+    Unreadable,
+    Ways,
+    all_sensors,
+    evenly,
+    is_radar,
+    projectors,
+    sensors_in,
+    speeds,
+    ways_of,
+)
 from edgefirst_ros.report.projection import Projector, xyz
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject
+from edgefirst_ros.sensors.calibration import frame_of
 from edgefirst_ros.sensors.transforms import frames_from
+from edgefirst_ros.streams import CAMERA, of_key
 
 BASE = "base_link"
 Frame: TypeAlias = tuple[float, float, float, float]
@@ -38,11 +51,10 @@ class Shown:
     frame: int | None
     seconds: float
     why: str
-    picture: bytes | None
-    """JPEG; None where the sample has no picture."""
+    pictures: list[tuple[bytes, str]]
+    """JPEG of each camera, and its alternative text."""
     above: bytes | None
     """PNG; None where it has no points."""
-    alt: str
     above_alt: str
     skews: dict[str, float]
     """ms by sensor."""
@@ -100,10 +112,7 @@ def _labelled(subject: ReportSubject, keys: dict[Any, int]) -> dict[str, tuple[A
 
 def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Shown]:
     """Draw the samples that are chosen; what cannot be read is dropped and noted."""
-    ways = projectors(subject)
-    poses = {
-        name: frames_from(one.static_transforms or (), BASE) for name, one in subject.calibrations.items()
-    }  # from each sensor to the vehicle
+    ways, poses = projectors(subject), _poses(subject.calibrations, all_sensors(subject, "cloud"))
     colours: dict[str, tuple[int, ...]] = {}
     return [_drawn(subject.metadata, *one, ways, poses, colours, unreadable) for one in choose(subject, most)]
 
@@ -111,7 +120,8 @@ def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Sho
 def draw_card(sample: Sample) -> Image.Image:
     """Return the picture of a sample with its labels, and its points from above beside it."""
     shown = _card(sample)
-    parts = [Image.open(io.BytesIO(data)) for data in (shown.picture, shown.above) if data is not None]
+    drawn = [*(picture for picture, _ in shown.pictures), *([shown.above] if shown.above is not None else [])]
+    parts = [Image.open(io.BytesIO(data)) for data in drawn]
     if not parts:
         return Image.new("RGB", ABOVE, PAPER)
     card = Image.new("RGB", (sum(part.width for part in parts), max(part.height for part in parts)), PAPER)
@@ -123,12 +133,12 @@ def draw_card(sample: Sample) -> Image.Image:
 def card_html(sample: Sample) -> str:
     """Return the same as HTML, with a caption."""
     shown = _card(sample)
-    pictures = [("jpeg", shown.picture, shown.alt), ("png", shown.above, shown.above_alt)]
+    pictures = [("jpeg", data, alt) for data, alt in shown.pictures]
+    pictures += [("png", shown.above, shown.above_alt)] if shown.above is not None else []
     images = "".join(
         f'<img alt="{html.escape(printable(alt))}" style="max-width:100%;vertical-align:top" '
         f'src="data:image/{kind};base64,{base64.b64encode(data).decode()}">'
         for kind, data, alt in pictures
-        if data is not None
     )
     skews = ", ".join(f"{sensor} {ms:+.1f} ms" for sensor, ms in shown.skews.items())
     words = [f"frame {sample.frame} of {sample.name}", sample.group or "", skews and f"skew {skews}", shown.said]
@@ -139,79 +149,108 @@ def card_html(sample: Sample) -> str:
 def _card(sample: Sample) -> Shown:
     """Draw a sample by itself. Raises DatasetError for a member that cannot be read."""
     calibrations, unreadable = {sample.name: sample.calibration}, Unreadable()
-    poses = {name: frames_from(one.static_transforms or (), BASE) for name, one in calibrations.items()}
-    ways = ways_of(calibrations, sample.inputs)
+    ways, poses = ways_of(calibrations, sample.inputs), _poses(calibrations, sensors_in(sample.inputs, "cloud"))
     shown = _drawn(sample.dataset.metadata, PlacedSample(0.0, sample, None), "", ways, poses, {}, unreadable)
     for error in unreadable.notes.values():
         raise DatasetError(error)
     return shown
 
 
+Poses: TypeAlias = "dict[tuple[str, str], Floats]"
+"""By sequence and sensor (4, 4) from its frame to the vehicle's, where that is known."""
+
+
+def _poses(calibrations: Mapping[str, SequenceCalibration], sensors: Sequence[str]) -> Poses:
+    found: Poses = {}
+    for name, one in calibrations.items():
+        frames = frames_from(one.static_transforms or (), BASE)
+        known = {sensor: frame_of(sensor, one.sensor_frames) for sensor in sensors}
+        found |= {(name, sensor): frames[frame] for sensor, frame in known.items() if frame in frames}
+    return found
+
+
 def _drawn(
     metadata: Mapping[str, Any],
     place: PlacedSample,
     why: str,
-    ways: dict[tuple[str, str], Projector | str],
-    poses: dict[str, dict[str, Floats]],
+    ways: Ways,
+    poses: Poses,
     colours: dict[str, tuple[int, ...]],
     unreadable: Unreadable,
 ) -> Shown:
-    sample, said, view = place.sample, [], None
-    lidar, radar, speed = NOTHING, NOTHING, np.zeros(0)
-    if "lidar" in sample.inputs:
-        lidar = _points(sample.lidar, unreadable, "lidar points")[0]
-    if "radar" in sample.inputs:
-        radar, speed = _points(sample.radar, unreadable, "radar points")
-    picture = None
-    if "camera" in sample.inputs:
+    sample, said, view = place.sample, list[str](), None
+    clouds = {}
+    for key in sorted(sensors_in(sample.inputs, "cloud"), key=is_radar):
+        what = "radar points" if is_radar(key) else "lidar points"
+        clouds[key] = _points(partial(sample.lidar, key), unreadable, what)
+    cameras = sensors_in(sample.inputs, "camera")
+    name, pictures, listed = f"frame {sample.frame} at {place.seconds:.2f} s", [], []
+    for camera in cameras:
         try:
-            picture = scaled(sample.image())
+            picture = scaled(sample.image(camera))
         except EdgeFirstError as error:
             unreadable.add("picture", error)
-    what = []
-    if picture is not None:
-        rows = list(sample.annotations.iter_rows(named=True)) if len(sample.annotations) else []
-        boxes = {
-            n: found[0] for n in range(len(rows)) if len(found := boxes_of(sample.annotations[n : n + 1], metadata))
-        }
-        taken: list[Frame] = []
-        for sensor, points in (("lidar", lidar), ("radar", radar)):
-            way = ways.get((sample.name, sensor))
+            continue
+        drawn, taken = list[str](), list[Frame]()
+        for key, (points, speed) in clouds.items():
+            way = ways.get((sample.name, key, camera))
             if not len(points) or way is None:
                 continue
             if isinstance(way, str):
                 said.append(way)
                 continue
-            view = math.atan2(way.size[0] / 2, way.k[0, 0]) if way.size[0] else None
+            if camera == CAMERA.key and way.size[0]:
+                view = math.atan2(way.size[0] / 2, way.k[0, 0])
             number = (
-                draw_lidar(picture, points, way)
-                if sensor == "lidar"
-                else draw_radar(picture, points, speed, way, taken)
+                draw_radar(picture, points, speed, way, taken) if is_radar(key) else draw_lidar(picture, points, way)
             )
-            what.append(f"{number} {sensor} {'points' if sensor == 'lidar' else 'targets'}")
-        try:
-            draw_annotations(picture, rows, boxes, colours, taken)
-        except EdgeFirstError as error:
-            unreadable.add("mask", DatasetError(f"frame {sample.frame} of {sample.name!r}: {error}"))
-        labels = [str(row["label"]) for row in rows if row.get("label") is not None]
-        what.append(f"boxes of {', '.join(dict.fromkeys(labels))}" if labels else "no boxes")
-    name = f"frame {sample.frame} at {place.seconds:.2f} s"
-    above = None
-    if len(lidar) or len(radar):
-        own = poses.get(sample.name, {})
-        above = from_above(_moved(lidar, own.get("lidar")), _moved(radar, own.get("radar")), speed, view)
+            sensor = key if of_key(key).instance is not None else key.partition(".")[0]
+            drawn.append(f"{number} {sensor} {'targets' if is_radar(key) else 'points'}")
+        if camera == CAMERA.key:
+            drawn.append(_draw_labels(picture, sample, metadata, colours, taken, unreadable))
+        what = ", ".join(drawn)
+        own = f" of {camera}" if len(cameras) > 1 else ""
+        pictures.append((jpeg(picture), f"Picture{own} of {name}, with {what or 'no points'}"))
+        listed.append(f"{camera}: {what}" if own and what else what)
+    moved = {
+        key: (_moved(points, poses.get((sample.name, key))), speed)
+        for key, (points, speed) in clouds.items()
+        if len(points) and (of_key(key).instance is None or (sample.name, key) in poses)
+    }
+    lidar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if not is_radar(key))])
+    radar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if is_radar(key))])
+    speed = np.concatenate([np.zeros(0), *(speed for key, (_, speed) in moved.items() if is_radar(key))])
+    above = from_above(lidar, radar, speed, view) if len(lidar) or len(radar) else None
     return Shown(
         sample.name,
         sample.frame,
         place.seconds,
         why,
-        jpeg(picture) if picture is not None else None,
+        pictures,
         png(above) if above is not None else None,
-        f"Picture of {name}, with {', '.join(what)}",
         f"{len(lidar)} lidar points and {len(radar)} radar targets of {name} from above, forward up",
         {sensor: value / 1e6 for sensor, value in sample.skew.items()},
-        "; ".join(dict.fromkeys(said)) or ", ".join(what),
+        "; ".join(dict.fromkeys(said)) or "; ".join(filter(None, listed)),
     )
+
+
+def _draw_labels(
+    picture: Image.Image,
+    sample: Sample,
+    metadata: Mapping[str, Any],
+    colours: dict[str, tuple[int, ...]],
+    taken: list[Frame],
+    unreadable: Unreadable,
+) -> str:
+    """Draw the annotations of a sample; returns what they are, in words."""
+    rows = list(sample.annotations.iter_rows(named=True)) if len(sample.annotations) else []
+    boxes = {n: found[0] for n in range(len(rows)) if len(found := boxes_of(sample.annotations[n : n + 1], metadata))}
+    try:
+        draw_annotations(picture, rows, boxes, colours, taken)
+    except EdgeFirstError as error:
+        unreadable.add("mask", DatasetError(f"frame {sample.frame} of {sample.name!r}: {error}"))
+    labels = [str(row["label"]) for row in rows if row.get("label") is not None]
+    return f"boxes of {', '.join(dict.fromkeys(labels))}" if labels else "no boxes"
 
 
 def _points(read: Any, unreadable: Unreadable, what: str) -> tuple[Floats, Floats]:
@@ -406,12 +445,13 @@ def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) 
 
 def filmstrip(shown: Sequence[Shown]) -> list[tuple[bytes, str]]:
     """Return small JPEGs of up to STRIP pictures of the sheet, spread evenly, with their texts."""
-    there = [one for one in shown if one.picture is not None]
+    there = [one for one in shown if one.pictures]
     found = []
     for one in (there[n] for n in np.unique(np.linspace(0, len(there) - 1, min(len(there), STRIP)).astype(int))):
-        with Image.open(io.BytesIO(one.picture or b"")) as picture:
+        data, alt = one.pictures[0]
+        with Image.open(io.BytesIO(data)) as picture:
             picture.thumbnail((WIDTH // 2, WIDTH // 2))
-            found.append((jpeg(picture), one.alt))
+            found.append((jpeg(picture), alt))
     return found
 
 

@@ -3,19 +3,24 @@
 
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pyarrow.ipc
 import pytest
-from bags import write_two_of_each
+from bags import REAR, write_two_of_each
+from late import late
+from logged import rows
 from pose_recordings import ODOMETRY, add_messages, poses
 from same_dataset import adds_up, frames, members
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.migrate import migrate
@@ -24,7 +29,10 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.regroup import split
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.report.run import report
+from edgefirst_ros.report.view.run import view
 from edgefirst_ros.synthetic import START
+from edgefirst_ros.synthetic.scene import CAMERA, LIDAR
 
 S = 1_000_000_000
 SENSORS = ["camera", "camera.left", "lidar.points", "lidar.points.rear"]
@@ -216,3 +224,77 @@ def test_annotations_in_other_formats_come_back_beside_it(rigged, tmp_path, suff
     back = migrate(there.out, paths.arrow, overwrite=True)
     assert (there.exit_code, back.exit_code) == (0, 0)
     assert_whole(paths, rigged.paths)
+
+
+# ---- looking -------------------------------------------------------------------------------------
+def seen(points, place, info):
+    """Pixels of points of a lidar at `place`, m, that looks ahead as the camera does, and which the picture has."""
+    x, y, z = (
+        np.array([*points[axis].ravel()]) + at for axis, at in zip("xyz", np.subtract(place, CAMERA), strict=True)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pixels = np.column_stack([info["k"][0] * -y / x + info["k"][2], info["k"][4] * -z / x + info["k"][5]])
+    inside = (pixels >= -0.5).all(1) & (pixels < np.array([info["width"], info["height"]]) - 0.5).all(1)
+    return pixels, (x > 0) & inside
+
+
+PLACES = {"lidar.points": LIDAR, "lidar.points.rear": REAR}
+
+
+@pytest.mark.parametrize("camera", SENSORS[:2])
+@pytest.mark.parametrize("lidar", PLACES)
+def test_points_of_each_lidar_are_projected_into_each_camera(rigged, camera, lidar):
+    sample = Dataset(rigged.paths.container)[7]
+    pixels, mask = sample.project(lidar, camera=camera)
+    expected, inside = seen(sample.lidar(lidar), PLACES[lidar], sample.calibration.info_of(camera))
+    assert mask.tolist() == inside.tolist()
+    assert 20 < inside.sum() < len(inside)
+    assert np.abs(pixels - expected)[inside].max() < 1e-3
+
+
+@pytest.mark.parametrize("of", ["dataset", "recording"])
+def test_a_report_shows_each_instance_and_the_way_of_the_poses(rigged, tmp_path, of):
+    path, options = rigged.paths.container, {}
+    if of == "recording":
+        source = rigged.recording
+        path = add_messages(source, tmp_path / "drive.mcap", [], leave=("/gps",))
+        options = {"settings": Settings(rig=rigged.rig)}
+    done = report(path, tmp_path / "page.html", samples=4, **options)
+    (facts,) = done.facts
+    page = done.pages[0].read_text()
+    assert page.count('class="cam"') == 2 * 4
+    assert {camera: of["looked_at"] > 3 for camera, of in facts["pictures"]["cameras"].items()} == {
+        "camera": True,
+        "camera.left": True,
+    }
+    dataset = Dataset(rigged.paths.container)
+    infos = [dataset.calibration("drive").info_of(camera) for camera in SENSORS[:2]]
+    for lidar, place in PLACES.items():
+        clouds = {sample.read(lidar): sample.lidar(lidar) for sample in dataset}.values()
+        shares = [np.mean(np.any([seen(cloud, place, info)[1] for info in infos], axis=0)) for cloud in clouds]
+        assert facts["pictures"]["alignment"]["points_in_picture_by_lidar"][lidar] == pytest.approx(
+            np.mean(shares), abs=0.01
+        )
+    drawn = re.findall(r'"name":"(?:drive: )?(camera|camera.left|lidar.points|lidar.points.rear)"', page)
+    assert {name: drawn.count(name) >= 1 for name in SENSORS} == dict.fromkeys(SENSORS, True)
+    assert facts["track"].get("pose_frame") == (None if of == "dataset" else "odom")
+    assert ("m along x of odom" in page) == (of == "recording")
+    if of == "recording":
+        assert facts["track"]["length_m"] == pytest.approx(10 * 29 / 30, abs=0.1)
+
+
+def test_a_view_logs_each_instance_in_its_place(rigged, tmp_path):
+    late("rerun", reason="rerun-sdk is not installed")
+    view(rigged.paths.container, save=tmp_path / "x.rrd")
+    found = rows(tmp_path / "x.rrd")
+    stamps = frames(rigged.paths.frames)
+    for camera in ("/camera", "/camera-left"):
+        assert found[f"{camera}/image", "EncodedImage:blob"] == 30
+        assert found[camera, "Pinhole:image_from_camera"] == 1
+    for lidar, column in (("/lidar", "lidar_points"), ("/lidar-rear", "lidar_points_rear")):
+        assert found[lidar, "Points3D:positions"] == stamps[f"{column}_timestamp"].n_unique()
+        assert found[lidar, "Transform3D:translation"] == 1
+    view(rigged.paths.container, only=["lidar.points.rear"], save=tmp_path / "y.rrd")
+    assert {entity for entity, of in rows(tmp_path / "y.rrd") if of.startswith(("Points", "Encoded"))} == {
+        "/lidar-rear"
+    }

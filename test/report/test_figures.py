@@ -122,7 +122,7 @@ def test_without_companions_positions_or_pictures_there_is_no_figure(tmp_path):
         row.update({name: None for name in row if name.endswith(("_timestamp", "_skew"))})
     assert skew_lines(subject(made.write(tmp_path, parts)), {}) == []
     assert tracks({}) == []
-    assert brightness(Exposure(np.zeros(0), np.zeros(0))) is None
+    assert brightness({"camera": Exposure(np.zeros(0), np.zeros(0))}) is None
 
 
 def test_the_longest_gaps_of_a_recording_come_first(path):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples as rerun's entities: `camera/...`, `lidar`, `radar`, `cube`, `map`, `skew/SENSOR`, by `frame` and `time`.
 
-The root is the vehicle's frame. A message that the sample before has too is logged once.
+Another instance has its name in the path: `camera-left/...`. The root is the vehicle's frame. A message that the sample
+before has too is logged once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +17,22 @@ import numpy as np
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import EdgeFirstError, text_of
-from edgefirst_ros.report.look import speeds
+from edgefirst_ros.report.look import sensors_in, speeds
 from edgefirst_ros.report.projection import TO_OPTICAL, xyz
 from edgefirst_ros.report.sheet import BASE, LABELS, PAPER, distance_colours, speed_colours
 from edgefirst_ros.report.subject import ReportSubject
-from edgefirst_ros.sensors.calibration import IDENTITY
+from edgefirst_ros.sensors.calibration import IDENTITY, frame_of
 from edgefirst_ros.sensors.transforms import frames_from
+from edgefirst_ros.streams import CAMERA, of_key
 
-INPUTS = {"camera": "camera", "lidar.points": "lidar", "radar.targets": "radar", "radar.cube": "radar.cube"}
-"""Sensor -> the input of a sample; clusters are where targets do."""
+ENTITIES = {
+    "camera": "camera",
+    "lidar.points": "lidar",
+    "radar.targets": "radar",
+    "radar.clusters": "radar",
+    "radar.cube": "cube",
+}
+"""Sensor -> first part of its path; clusters are where targets are."""
 LARGEST_TENSOR = 1 << 24
 
 
@@ -45,7 +54,7 @@ class Logger:
     recording: Any
     subject: ReportSubject
     sensors: Collection[str]
-    """Keys of the sensors that are needed, and `model`."""
+    """Keys of the sensors that are needed, and `model`; empty: all."""
     packets: Iterable[Packet] | None = None
     """The video of a recording, which goes as it is; None: pictures are members."""
     repeats: bool = False
@@ -58,6 +67,10 @@ class Logger:
         """{kind of data: first error of reading it}."""
         self._sequence: str | None = None
         self._names: dict[str, int] = {}
+        self._inputs: defaultdict[str, set[str]] = defaultdict(set)
+        """{sequence: sensors that its samples have}."""
+        for place in self.subject.places:
+            self._inputs[place.sample.name] |= place.sample.inputs
 
     def run(self, samples: Iterable[Sample], progress: Any, total: int) -> int:
         """Log all samples; returns how many."""
@@ -89,53 +102,57 @@ class Logger:
     # ---- calibration ---------------------------------------------------------------------
     def _calibrate(self, sample: Sample) -> None:
         """Log where the sensors of a sequence are, as far as that is known."""
-        import rerun as rr
-
         self._sequence, given = sample.name, sample.calibration
         poses = frames_from(given.static_transforms or (), BASE)
-        for sensor in ("lidar", "radar"):
-            if sensor in poses and any(key.startswith(sensor) for key in self.sensors):
-                self._log(sensor, _transform(poses[sensor]))
-        info = given.camera_info
-        if "camera" not in self.sensors or not isinstance(info, dict) or not info.get("k"):
+        there = self._inputs[sample.name]
+        for key in sensors_in(there, "cloud"):
+            frame = frame_of(key, given.sensor_frames)
+            if frame in poses and self._wants(key):
+                self._log(entity_of(key), _transform(poses[frame]))
+        for camera in sensors_in({*there, CAMERA.key}, "camera"):
+            if self._wants(camera):
+                self._calibrate_camera(entity_of(camera), given.info_of(camera), given.calibration, poses)
+
+    def _wants(self, key: str) -> bool:
+        return not self.sensors or key in self.sensors
+
+    def _calibrate_camera(self, entity: str, info: Any, word: str, poses: Mapping[str, Any]) -> None:
+        import rerun as rr
+
+        if not isinstance(info, dict) or not info.get("k"):
             return
         k = np.array([np.nan if v is None else v for v in info["k"]], float).reshape(3, 3)
         if np.isfinite(k).all() and k[0, 0] > 0:
             pose = poses.get(str(info.get("frame_id")))
             if pose is not None:  # of a placeholder the camera looks forward
-                pose = pose @ np.linalg.inv(TO_OPTICAL) if given.calibration == IDENTITY else pose
-                self._log("camera", _transform(pose))
+                pose = pose @ np.linalg.inv(TO_OPTICAL) if word == IDENTITY else pose
+                self._log(entity, _transform(pose))
             size = (
                 {"width": info["width"], "height": info["height"]} if info.get("width") and info.get("height") else {}
             )
-            self._log("camera", rr.Pinhole(image_from_camera=k, camera_xyz=rr.ViewCoordinates.RDF, **size))
+            self._log(entity, rr.Pinhole(image_from_camera=k, camera_xyz=rr.ViewCoordinates.RDF, **size))
 
     # ---- one sample ----------------------------------------------------------------------
     def _sample(self, sample: Sample) -> None:
         inputs = sample.inputs if self.subject.has(sample.key) else ()  # all it has may be its picture in the video
-        readers = {
-            "camera": self._picture,
-            "lidar.points": self._lidar,
-            "radar.targets": self._radar,
-            "radar.cube": self._cube,
-        }
-        for sensor, read in readers.items():
-            source = INPUTS[sensor]
-            if sensor in self.sensors and source in inputs and (self.repeats or source not in sample.repeats):
+        readers = {"camera": self._picture, "lidar": self._lidar, "radar": self._radar, "cube": self._cube}
+        for sensor in sensors_in(inputs, "camera", "cloud", "cube"):
+            read = readers.get(ENTITIES.get(of_key(sensor).base, ""))
+            if read is not None and self._wants(sensor) and (self.repeats or sensor not in sample.repeats):
                 try:
-                    read(sample)
+                    read(sample, sensor)
                 except (EdgeFirstError, ValueError) as error:
                     self.notes.setdefault(sensor, f"{sensor} of frame {sample.frame}: {error}")
-        if "model" in self.sensors:
+        if self._wants("model"):
             self._annotations(sample)
         self._track(sample)
 
-    def _picture(self, sample: Sample) -> None:
+    def _picture(self, sample: Sample, camera: str) -> None:
         import rerun as rr
 
-        data = sample.read("camera")
+        data = sample.read(camera)
         kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
-        self._log("camera/image", rr.EncodedImage(contents=data, media_type=kind))
+        self._log(f"{entity_of(camera)}/image", rr.EncodedImage(contents=data, media_type=kind))
 
     def _packet(self, packet: Packet) -> None:
         import rerun as rr
@@ -144,31 +161,33 @@ class Logger:
         sample = rr.VideoStream(rr.VideoCodec.H264, sample=packet.data, is_keyframe=packet.keyframe)
         self._log("camera/video", sample)
 
-    def _lidar(self, sample: Sample) -> None:
+    def _lidar(self, sample: Sample, sensor: str) -> None:
         import rerun as rr
 
-        points = xyz(sample.lidar())
+        points = xyz(sample.lidar(sensor))
         points = points[np.isfinite(points).all(1)]
         colours = distance_colours(np.linalg.norm(points, axis=1))
-        self._log("lidar", rr.Points3D(points.astype(np.float32), colors=colours, radii=0.03))
+        self._log(entity_of(sensor), rr.Points3D(points.astype(np.float32), colors=colours, radii=0.03))
 
-    def _radar(self, sample: Sample) -> None:
+    def _radar(self, sample: Sample, sensor: str) -> None:
         import rerun as rr
 
-        cloud = sample.radar().ravel()
+        cloud = sample.radar(sensor).ravel()
         points, speed = xyz(cloud), speeds(cloud)
         there = np.isfinite(points).all(1)
         said = [f"{value:+.1f} m/s" if np.isfinite(value) else "" for value in speed[there]]
         colours = speed_colours(speed[there])
-        self._log("radar", rr.Points3D(points[there].astype(np.float32), colors=colours, radii=0.25, labels=said))
+        shown = rr.Points3D(points[there].astype(np.float32), colors=colours, radii=0.25, labels=said)
+        self._log(entity_of(sensor), shown)
 
-    def _cube(self, sample: Sample) -> None:
+    def _cube(self, sample: Sample, sensor: str) -> None:
         import rerun as rr
 
-        cube = sample.cube()
+        cube = sample.decode(sensor)
         if cube.values.size <= LARGEST_TENSOR:
             loud = np.abs(cube.complex()).astype(np.float32)
-            self._log("cube", rr.Tensor(np.log1p(loud), dim_names=("sequence", "rx", "range", "doppler")))
+            names = ("sequence", "rx", "range", "doppler")
+            self._log(entity_of(sensor), rr.Tensor(np.log1p(loud), dim_names=names))
 
     def _annotations(self, sample: Sample) -> None:
         """Log boxes and masks; none where the model looked and saw nothing, so that old ones go."""
@@ -227,7 +246,7 @@ class Logger:
         if place is not None:
             self._log("map", rr.GeoPoints(lat_lon=[[place.latitude, place.longitude]], radii=rr.Radius.ui_points(6.0)))
         for key, skew in sample.skew.items():
-            if key in self.sensors:
+            if self._wants(key):
                 self._log(f"skew/{key}", rr.Scalars(skew / 1e6))
 
     def finish(self) -> None:
@@ -244,6 +263,13 @@ class Logger:
         if "map" in self.entities:
             places = [place for sample in _positions(self.subject) if (place := sample) is not None]
             self._log("map/track", rr.GeoLineStrings(lat_lon=[places], radii=rr.Radius.ui_points(1.5)), static=True)
+
+
+def entity_of(sensor: str) -> str:
+    """Return the first part of the path of a sensor's entity: `lidar`, or `lidar-rear` of a further one."""
+    known = of_key(sensor)
+    base = ENTITIES[known.base]
+    return base if known.instance is None else f"{base}-{known.instance}"
 
 
 def _positions(subject: ReportSubject) -> Iterator[list[float]]:
@@ -267,24 +293,24 @@ def _transform(pose: Any) -> Any:
 
 
 def blueprint(entities: Collection[str]) -> Any:
-    """Return the layout for the entities that there are: `camera`, `lidar`, `radar`, `cube`, `map`, `skew`."""
+    """Return the layout for the entities that there are: `camera`, `camera-left`, `lidar`, `cube`, `map`, `skew`."""
     import rerun.blueprint as rrb
 
     left: list[Any] = []
     right: list[Any] = []
     below: list[Any] = []
-    if "camera" in entities:
-        left.append(rrb.Spatial2DView(origin="camera", contents="camera/**", name="Camera"))
+    cameras, clouds, cubes = (
+        sorted(one for one in entities if one.partition("-")[0] in kinds)
+        for kinds in (("camera",), ("lidar", "radar"), ("cube",))
+    )
+    views = [rrb.Spatial2DView(origin=one, contents=f"{one}/**", name=one.capitalize()) for one in cameras]
+    left += [rrb.Grid(*views)] if len(views) > 1 else views
     if "skew" in entities:
         left.append(rrb.TimeSeriesView(origin="skew", name="Skew, ms"))
-    if {"lidar", "radar", "camera"} & set(entities):
-        right.append(
-            rrb.Spatial3DView(
-                origin="/", contents=["/lidar/**", "/radar/**", "/camera"], background=PAPER, name="In space"
-            )
-        )
-    if "cube" in entities:
-        below.append(rrb.TensorView(origin="cube", name="Radar cube"))
+    if cameras or clouds:
+        shown = [*(f"/{one}/**" for one in clouds), *(f"/{one}" for one in cameras)]
+        right.append(rrb.Spatial3DView(origin="/", contents=shown, background=PAPER, name="In space"))
+    below += [rrb.TensorView(origin=one, name=one.replace("cube", "Radar cube")) for one in cubes]
     if "map" in entities:
         below.append(rrb.MapView(origin="map", name="Map"))
     if below:

@@ -25,14 +25,14 @@ from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.recording import recorded
 from edgefirst_ros.report.run import Wanted, refuse_settings, wanted_of
 from edgefirst_ros.report.subject import ReportSubject
-from edgefirst_ros.report.view.log import INPUTS, Logger, Packet, blueprint
+from edgefirst_ros.report.view.log import ENTITIES, Logger, Packet, blueprint
 from edgefirst_ros.report.view.viewer import show
 from edgefirst_ros.sensors.pictures import VideoMessage, codec_of, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Tracker
-from edgefirst_ros.streams import TILED
+from edgefirst_ros.streams import TILED, is_key, of_key
 
-SENSORS = (*INPUTS, "model")
-"""Names that `--only` accepts."""
+SENSORS = (*ENTITIES, "model")
+"""Sensors that `--only` accepts, also further instances of them."""
 MOST_LISTED = 5
 LOOKED_AT = 100
 """Messages of the camera in which it is looked whether pictures come in another order than they are shown."""
@@ -73,7 +73,7 @@ def view(
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     settings = settings or Settings()
     for name in only:
-        if name not in SENSORS:
+        if name not in SENSORS and not (is_key(name) and of_key(name).base in SENSORS):
             raise UsageError(f"--only: unknown sensor {name!r}; known: {', '.join(SENSORS)}")
     if save is not None:
         check_path(save)
@@ -88,7 +88,7 @@ def view(
         target = Path(folder) / "view.rrd" if place is None else place.with_name(f".{place.name}.{os.getpid()}.partial")
         try:
             with _opened(one, settings, progress) as (subject, packets):
-                done = _logged(subject, packets, target, frame, only or SENSORS, progress)
+                done = _logged(subject, packets, target, frame, only, progress)
             if place is not None:
                 target.replace(place)
         except OSError as error:
@@ -109,7 +109,7 @@ def _logged(
     import rerun as rr
 
     dataset = subject.dataset
-    streamed = packets is not None and "camera" in only
+    streamed = packets is not None and (not only or "camera" in only)
     samples = [Sample(dataset, key) for key in dataset.frame_rows] if streamed else list(dataset.samples())
     if frame is not None:
         numbers = [sample.frame for sample in samples if sample.frame is not None]
@@ -130,7 +130,7 @@ def _logged(
     number = logger.run(samples, progress, len(samples))
     logger.finish()
     if not logger.entities:
-        raise DatasetError(f"{subject.path}: nothing of {', '.join(only)} in it")
+        raise DatasetError(f"{subject.path}: nothing of {', '.join(only or SENSORS)} in it")
     recording.send_blueprint(blueprint(logger.entities))
     recording.flush()
     recording.disconnect()
