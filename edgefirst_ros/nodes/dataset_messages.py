@@ -18,22 +18,30 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
+from edgefirst_ros.sensors.calibration import frame_of
+from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.sources.bags import open_files
 from edgefirst_ros.sources.source import Channel, Damage, Recording
-from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, RECORDINGS
+from edgefirst_ros.streams import (
+    CLOUD,
+    COMPRESSED_IMAGE,
+    CUBE,
+    DETECT,
+    FIX,
+    IMU,
+    POSE_STAMPED,
+    RECORDINGS,
+    Sensor,
+    of_key,
+)
 
 POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
 """sensor_msgs/PointField datatypes of numpy types."""
 UNKNOWN = [-1.0] + [0.0] * 8
 """First covariance value of what the sensor does not measure (sensor_msgs)."""
-COMPANIONS: Mapping[str, tuple[str, str, str]] = {
-    "radar.cube": ("radar_cube", "/radar/cube", CUBE),
-    "radar.targets": ("radar_targets", "/radar/targets", CLOUD),
-    "radar.clusters": ("radar_clusters", "/radar/clusters", CLOUD),
-    "lidar.points": ("lidar_points", "/lidar/points", CLOUD),
-}
-"""Sensor -> column prefix in the frames table, topic, type."""
-OTHERS = {"/camera/jpeg": COMPRESSED_IMAGE, "/gps": FIX, "/imu": IMU, "/model/boxes2d": DETECT}
+TYPES = {"camera": COMPRESSED_IMAGE, "cube": CUBE, "cloud": CLOUD}
+"""Form of a sensor's members -> type of their messages."""
+OTHERS = {"/gps": FIX, "/imu": IMU, "/pose": POSE_STAMPED, "/model/boxes2d": DETECT}
 
 Make = Callable[[], bytes]
 MakeCloud = Callable[[NDArray[np.void], int, str], bytes]
@@ -53,8 +61,8 @@ class _Planned:
 class DatasetRecording:
     """The samples of a dataset, sequence by sequence, instead of a recording: what players need of one.
 
-    The picture, the box that the model saw, and position and attitude have the sample's stamp, companions their own; a
-    companion's message that several samples share comes once. Raises DatasetError for what is not a dataset, or has no
+    The boxes that the model saw, position, attitude and pose have the sample's stamp, sensors their own; a sensor's
+    message that several samples share comes once. Raises DatasetError for what is not a dataset, or has no
     table of frames, which alone has the stamps.
     """
 
@@ -97,31 +105,42 @@ class DatasetRecording:
 
     def _messages(self, sample: Sample, row: Mapping[str, Any]) -> Iterator[_Planned]:
         stamp = int(row["timestamp"])
-        inputs = sample.inputs
+        for sensor in sorted(map(of_key, sample.inputs), key=lambda sensor: sensor.order):
+            own = row.get(f"{sensor.column}_timestamp")
+            if sensor.form in TYPES and sensor.key not in sample.repeats:
+                at = stamp if own is None else int(own)
+                yield _Planned(at, topic_of(sensor), TYPES[sensor.form], partial(self._member, sample, sensor, at))
         for topic, make in (
-            ("/camera/jpeg", partial(_picture, sample, stamp) if "camera" in inputs else None),
             ("/gps", partial(_fix, sample, stamp) if sample.position is not None else None),
             ("/imu", partial(_imu, row["orientation"], stamp) if row.get("orientation") is not None else None),
+            ("/pose", partial(_pose, sample, stamp) if row.get("pose_position") is not None else None),
             ("/model/boxes2d", partial(_boxes, sample, stamp) if self._has_boxes(row) else None),
         ):
             if make is not None:
                 yield _Planned(stamp, topic, OTHERS[topic], make)
-        for key, (column, topic, schema) in COMPANIONS.items():
-            own = row.get(f"{column}_timestamp")
-            if key in inputs and key not in sample.repeats:
-                at = stamp if own is None else int(own)
-                make = partial(_cube, sample, at) if schema == CUBE else partial(self._cloud, sample, key, at)
-                yield _Planned(at, topic, schema, make)
 
-    def _cloud(self, sample: Sample, key: str, stamp: int) -> bytes:
-        points = np.ascontiguousarray(np.atleast_2d(sample.decode(key)))
-        return self._make_cloud(points, stamp, key.partition(".")[0])
+    def _member(self, sample: Sample, sensor: Sensor, stamp: int) -> bytes:
+        calibration = sample.calibration
+        if sensor.form == "camera":
+            frame = (calibration.info_of(sensor.key) or {}).get("frame_id") or "camera_optical"
+            return _picture(sample, sensor.key, stamp, frame)
+        frame = frame_of(sensor.key, calibration.sensor_frames)
+        if sensor.form == "cube":
+            return _cube(sample.decode(sensor.key), stamp, frame)
+        points = np.ascontiguousarray(np.atleast_2d(sample.decode(sensor.key)))
+        return self._make_cloud(points, stamp, frame)
 
     def _has_boxes(self, row: Mapping[str, Any]) -> bool:
         """True if the model processed a sample, and its boxes can be given as messages."""
         facts = self._dataset.metadata
         as_sent = (facts.get("box2d_format"), facts.get("box2d_normalized")) == ("cxcywh", "true")
         return as_sent and row.get("model_timestamp") is not None
+
+
+def topic_of(sensor: Sensor) -> str:
+    """Return the topic of a sensor's messages: the device's, of further instances with their name before it."""
+    name = next(topic.name for topic in sensor.topics if TYPES[sensor.form] in topic.types[:1])
+    return f"/{name}" if sensor.instance is None else f"/{sensor.instance}/{name}"
 
 
 def open_playable(path: Path, make_cloud: MakeCloud | None = None) -> Recording | DatasetRecording:
@@ -151,11 +170,11 @@ def _header(stamp: int, frame_id: str) -> Any:
     return std_msgs.Header(builtin_interfaces.Time(*divmod(stamp, SECOND)), frame_id)
 
 
-def _picture(sample: Sample, stamp: int) -> bytes:
+def _picture(sample: Sample, camera: str, stamp: int, frame: str) -> bytes:
     from edgefirst.schemas import sensor_msgs
 
-    form = sample.member("camera").rpartition(".")[2]
-    return bytes(sensor_msgs.CompressedImage(_header(stamp, "camera_optical"), form, sample.read("camera")).to_bytes())
+    form = sample.member(camera).rpartition(".")[2]
+    return bytes(sensor_msgs.CompressedImage(_header(stamp, frame), form, sample.read(camera)).to_bytes())
 
 
 def _fix(sample: Sample, stamp: int) -> bytes:
@@ -177,12 +196,20 @@ def _imu(orientation: Sequence[float], stamp: int) -> bytes:
     return bytes(imu.to_bytes())
 
 
-def _cube(sample: Sample, stamp: int) -> bytes:
+def _pose(sample: Sample, stamp: int) -> bytes:
+    from edgefirst.schemas import geometry_msgs
+
+    row, facts = sample.row, sample.dataset.sequence_facts(sample.name)
+    place, turn = geometry_msgs.Point(*row["pose_position"]), geometry_msgs.Quaternion(*row["pose_orientation"])
+    header = _header(stamp, facts.get("pose_frame") or "map")
+    return bytes(geometry_msgs.PoseStamped(header, geometry_msgs.Pose(place, turn)).to_bytes())
+
+
+def _cube(cube: Cube, stamp: int, frame: str) -> bytes:
     from edgefirst.schemas import edgefirst_msgs
 
-    cube = sample.cube()
     message = edgefirst_msgs.RadarCube(
-        _header(stamp, "radar"),
+        _header(stamp, frame),
         stamp // 1000,
         bytes(cube.layout),
         np.array(cube.message_shape, dtype=np.uint16).tobytes(),

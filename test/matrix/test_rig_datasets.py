@@ -29,8 +29,11 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.regroup import split
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.messages import decode, header_stamp
+from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.view.run import view
+from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR
 
@@ -298,3 +301,34 @@ def test_a_view_logs_each_instance_in_its_place(rigged, tmp_path):
     assert {entity for entity, of in rows(tmp_path / "y.rrd") if of.startswith(("Points", "Encoded"))} == {
         "/lidar-rear"
     }
+
+
+# ---- playing -------------------------------------------------------------------------------------
+def test_each_instance_is_played_on_a_topic_of_its_own(rigged):
+    recording, source = open_playable(rigged.paths.container), McapRecording(rigged.recording)
+    assert [*times_of(recording)]
+    assert [*source.walk()]
+    sent, played = {}, {}
+    for message in source.iter_messages():
+        sent[message.topic, header_stamp(message)] = decode(message)
+    for message in recording.iter_messages():
+        assert header_stamp(message) == message.log_time
+        played.setdefault(message.topic, {})[message.log_time] = decode(message)
+    pictures = {"camera": "/camera/jpeg", "camera.left": "/left/camera/jpeg"}
+    assert played.keys() == {*pictures.values(), "/lidar/points", "/rear/lidar/points", "/gps", "/imu", "/pose"}
+    rows = frames(rigged.paths.frames)
+    for topic, of, column in (
+        ("/lidar/points", "/lidar/points", "lidar_points_timestamp"),
+        ("/rear/lidar/points", "/rear/points", "lidar_points_rear_timestamp"),
+    ):
+        assert sorted(played[topic]) == rows[column].unique().sort().to_list()
+        for stamp, cloud in played[topic].items():
+            original = sent[of, stamp]
+            assert (cloud.frame_id, bytes(cloud.data)) == (original.frame_id, bytes(original.data))
+    samples = [*Dataset(rigged.paths.container)]
+    for camera, topic in pictures.items():
+        assert [bytes(picture.data) for picture in played[topic].values()] == [one.read(camera) for one in samples]
+    for stamp, message in played["/pose"].items():
+        place = message.pose.position
+        assert message.frame_id == "odom"
+        assert (place.x, place.y, place.z) == pytest.approx(way(stamp)[0], abs=1e-6)
