@@ -51,7 +51,7 @@ SPOILT = {
     "STR002": [(lambda p: (p.members.clear(), no_annotations(p), no_frames(p)), {"STR002", "STR004", "STR005"})],
     "STR004": [(no_annotations, {"STR004"})],
     "STR005": [(no_frames, {"STR005"})],
-    "STR008": [(member(LIDAR, b""), {"STR008"})],
+    "STR008": [(member(LIDAR, b""), {"STR008"}), (member(CUBE, b""), {"STR008"})],
     "NAM001": [(member("README.txt", b"x"), {"NAM001"})],
     "NAM002": [
         (member(f"{SEQUENCE}/../x", b"x"), {"NAM001", "NAM002"}),

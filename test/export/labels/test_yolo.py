@@ -161,6 +161,7 @@ def test_segments_are_rings_masks_or_rectangles(tmp_path):
         (str(x), str(np.float32(y))) for x in (0.25, 0.75) for y in (4 / 24, 8 / 24)
     )
     said = {line.what: line.number for line in done.report.lines if line.number}
+    assert said["annotations"] == 4
     assert said["outlines of several rings: joined to one"] == 1
     assert said["boxes without an outline: rectangles"] == 1
     label(dataset, "yolo", done.out / "data.yaml", replace=True)
