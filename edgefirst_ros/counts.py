@@ -22,6 +22,7 @@ AFTER_LOSS = "after a loss, before the next keyframe"
 CANNOT_BE_STORED = "cannot be stored"
 NOT_SAMPLED = "not sampled"
 CUT = "before start or after end"
+PAUSED = "came during a pause"
 HOOK = "picture_hook failed"
 MISSING_TILE = "a tile is missing"
 OVERLOAD = "left out under load"
@@ -75,7 +76,7 @@ LOSS = frozenset(
 NO_LOSS = frozenset(
     {
         *(BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE),
-        *(EMPTY, RECORDED_TWICE, NO_POSE, OTHER_FRAMES),
+        *(EMPTY, RECORDED_TWICE, NO_POSE, OTHER_FRAMES, PAUSED),
     }
 )
 

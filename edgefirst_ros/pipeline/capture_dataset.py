@@ -129,6 +129,10 @@ class CaptureDataset:
         self._counts.drop(topic, BY_STAMPS, arrival.guessed)
         self._output.push(arrival.message, arrival.now, arrival.parsed)
 
+    def pause(self, *, paused: bool) -> None:
+        """Make no samples of the messages that come from now on, or make them again."""
+        self._output.pause(paused=paused)
+
     def advance(self, now: int) -> None:
         """Hand on the frames that are complete by `now`, ns of time.monotonic_ns()."""
         self._output.advance(now)

@@ -87,7 +87,7 @@ class _Capturing:
 class CaptureSession:
     """Finds the topics, carries out commands one after the other, and keeps the outcome of the datasets.
 
-    Call `look` every `LOOK_EVERY` seconds. `start`, `split` and `stop` return a future that holds the answer in words,
+    Call `look` every `LOOK_EVERY` seconds. Orders return a future that holds the answer in words,
     or the EdgeFirstError that says why not; messages are used all the while.
     Owns: one thread calls everything here (of a node: that of its executor); orders are carried out in a thread of the
     session, which changes nothing of it.
@@ -216,6 +216,14 @@ class CaptureSession:
     def split(self) -> Future[str]:
         """Continue in a new dataset from the next keyframe on."""
         return self._order(lambda capture: capture.split(), lambda: "a new dataset begins with the next keyframe")
+
+    def pause(self) -> Future[str]:
+        """Write no samples until `resume` or `start`; the dataset stays open."""
+        return self._order(lambda capture: capture.pause(paused=True), lambda: "paused")
+
+    def resume(self) -> Future[str]:
+        """End a pause."""
+        return self._order(lambda capture: capture.pause(paused=False), lambda: "resumed")
 
     def stop(self) -> Future[str]:
         """Complete the dataset; the answer lists the finished ones as JSON."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, UNDECODABLE
+from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, PAUSED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Cubes, Message, decode, header_stamp
 from edgefirst_ros.pipeline.cameras import CameraMessage, MessageOrder, OtherCamera, Passed
@@ -253,6 +253,8 @@ class FrameBuilder:
         self._swept = 0
         self._cut = cut
         self._wanted = 0  # frames inside the cut that were not handed on yet
+        self.paused = False
+        """True while messages of the reference topic become no frames; they are decoded, as later ones need them."""
 
     # ---- messages ------------------------------------------------------------------------
     def push(self, message: Message, now: int | None = None, parsed: Parsed | MessageError | None = None) -> None:
@@ -286,7 +288,7 @@ class FrameBuilder:
         if isinstance(content, MessageError):
             self._hand_on(unit)
             return
-        unit.wanted = self._cut is None or self._cut.holds(stamp)
+        unit.wanted = not self.paused and (self._cut is None or self._cut.holds(stamp))
         self._wanted += unit.wanted
         self._hand_on(unit)
         self._note_frame_id(CAMERA.key, message)
@@ -397,7 +399,7 @@ class FrameBuilder:
                 self._wanted -= 1
                 self._hand_on(frame)
             else:
-                self._facts.counts.drop(self._facts.roles.reference, CUT)
+                self._facts.counts.drop(self._facts.roles.reference, CUT if self._cut is not None else PAUSED)
         if now is not None and now - self._swept > SWEEP:
             self._swept = now
             self._forget(now)

@@ -108,6 +108,8 @@ class Health:
             if newest[0] != self._newest[0]:
                 self._began = now
             self._newest, self._came, self._shown = newest, now, self._clock()
+        if facts.get("state") == "paused":
+            self._came = time.monotonic()
 
     def judge(self, session: CaptureSession, facts: Mapping[str, Any]) -> tuple[Condition, str]:
         """Return what the capture does, and that in words; idle by order counts as well as recording."""
@@ -207,7 +209,8 @@ class Health:
 
     def dataset(self, facts: Mapping[str, Any], topics: list[Status], out: str) -> Status:
         """Return the status of the dataset and the whole node; `topics` are the statuses of its topics."""
-        level, text = HealthLevel.OK, "recording" if facts.get("recording") else "listening"
+        paused = facts.get("state") == "paused"
+        level, text = HealthLevel.OK, "recording" if facts.get("recording") else "paused" if paused else "listening"
         troubled = [topic.name.removeprefix(f"{self._node}: ") for topic in topics if topic.level != level]
         if facts.get("failure"):
             level, text = HealthLevel.ERROR, f"the dataset has ended: {facts['failure']}"

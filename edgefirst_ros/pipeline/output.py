@@ -143,6 +143,10 @@ class SequenceOutput:
         """Add the next message, as `FrameBuilder.push`; raises StorageError if the disk refused earlier samples."""
         self._frames.push(message, now, parsed)
 
+    def pause(self, *, paused: bool) -> None:
+        """Make no samples of the messages that come from now on, or make them again."""
+        self._frames.paused = paused
+
     def advance(self, now: int) -> None:
         """Hand on the frames that are complete by `now`, ns of the clock of `push`."""
         self._frames.advance(now)

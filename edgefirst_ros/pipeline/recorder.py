@@ -128,6 +128,7 @@ class RecorderState(Enum):
     WAITING = "waiting for the clock"
     RECORDING = "recording"
     SPLITTING = "splitting"
+    PAUSED = "paused"
     COMPLETING = "completing"
     FULL = "disk full"
     """The dataset was completed; the next one begins by itself once there is room."""
@@ -157,6 +158,8 @@ class _Recording:
     headroom: Headroom
     split_since: int | None = None
     """Time of a split command that waits for a keyframe, ns; None without one."""
+    paused: bool = False
+    """True while the messages that come become no samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,8 @@ class Recorder:
         match self._current:
             case _Requested():
                 return RecorderState.WAITING
+            case _Recording(paused=True):
+                return RecorderState.PAUSED
             case _Recording(split_since=None):
                 return RecorderState.RECORDING
             case _Recording():
@@ -231,7 +236,7 @@ class Recorder:
         current = self._current
         facts: dict[str, Any] = {
             "state": self.state.value,
-            "recording": isinstance(current, _Recording),
+            "recording": isinstance(current, _Recording) and not current.paused,
             "waiting": isinstance(current, _Requested),
         }
         facts |= {"bytes_needed": current.needed} if isinstance(current, _Full) else {}
@@ -244,8 +249,11 @@ class Recorder:
 
     # ---- orders --------------------------------------------------------------------------
     def start(self, now: int) -> None:
-        """Start a dataset with the content of the pre-trigger, as soon as the clock is known and there is room."""
-        if isinstance(self._current, _Recording):
+        """Start a dataset with the content of the pre-trigger, as soon as the clock is known and there is room.
+
+        A pause ends.
+        """
+        if self.pause(paused=False):
             return
         self._results.failure = None
         if self._clock.base is None:
@@ -260,10 +268,18 @@ class Recorder:
 
     def split(self, now: int) -> bool:
         """Continue in a new dataset from the next keyframe on; False if nothing is being recorded."""
-        if not isinstance(self._current, _Recording):
+        if not isinstance(self._current, _Recording) or self._current.paused:
             return False
         if self._current.split_since is None:
             self._current.split_since = now
+        return True
+
+    def pause(self, *, paused: bool) -> bool:
+        """Make no samples of the messages that come, until it ends the pause; False if there is no dataset."""
+        if not isinstance(self._current, _Recording):
+            return False
+        self._current.paused = paused
+        self._current.dataset.pause(paused=paused)
         return True
 
     def stop(self) -> list[Future[Completed]]:
@@ -368,6 +384,9 @@ class Recorder:
             self._recent.hold = None
 
     def _record(self, current: _Recording, arrival: Arrival) -> None:
+        if current.paused:
+            current.dataset.push(arrival)
+            return
         if arrival.entry and current.split_since is None and self._full(current.dataset):
             current.split_since = arrival.now
         since = current.split_since
@@ -520,6 +539,11 @@ class Capture:
         """Continue in a new dataset from the next keyframe on; no frame is lost."""
         if not self._order(lambda: self._recorder.split(time.monotonic_ns())):
             raise DatasetError("nothing is being recorded that could be split")
+
+    def pause(self, *, paused: bool) -> None:
+        """Write no samples until it ends the pause; the dataset stays open."""
+        if not self._order(lambda: self._recorder.pause(paused=paused)):
+            raise DatasetError("only a dataset that has begun can be paused and resumed")
 
     def stop(self) -> list[str]:
         """Complete the dataset; returns the paths of the finished ones."""

@@ -149,6 +149,37 @@ def test_a_split_waits_ten_seconds_for_a_closed_group_of_pictures(recording, tmp
     assert second > 10
 
 
+def test_a_pause_drops_its_own_pictures_and_no_others(recording, tmp_path):
+    """The pictures after it need those that came during it: their bytes are those of a conversion."""
+    path = recording(**{**STILL, "codec": "h264", "gop": 30, "topics": ["camera", "gps", "radar/targets"]})
+    it = Played(path, tmp_path / "live", sequence=path.stem)
+    assert not it.recorder.pause(paused=True), "there is no dataset"
+    it.recorder.start(0)
+    it.play(end=1.1)
+    assert it.recorder.pause(paused=True)
+    it.play(1.1, 1.9)
+    assert it.recorder.state is RecorderState.PAUSED
+    assert not it.recorder.facts()["recording"]
+    assert not it.recorder.split(2 * SECOND)
+    it.recorder.pause(paused=False)
+    it.play(1.9, 2.5)
+    it.recorder.pause(paused=True)
+    it.play(2.5, 2.7)
+    it.recorder.start(3 * SECOND)
+    it.play(2.7)
+    ended(it)
+    whole, part = (Dataset(p) for p in (convert(path, tmp_path / "whole").paths.container, *it.results.finished))
+    first = it.messages[0].log_time
+    came = [(m.log_time - first) / SECOND for m in it.messages if m.topic == "/camera/h264"]
+    kept = [i for i, at in enumerate(came) if not (1.1 <= at < 1.9 or 2.5 <= at < 2.7)]
+    columns = ["timestamp", "latitude", "radar_targets_timestamp"]
+    assert part.frames.select(columns).equals(whole.frames.select(columns)[kept])
+    assert [one.read("camera") for one in part.samples()] == [whole[i].read("camera") for i in kept]
+    count = part.metadata["counts"]["/camera/h264"]
+    assert count == {"seen": 90, "written": 60, "dropped": {"came during a pause": 30}}
+    assert (len(kept), it.results.exit_code) == (60, 0)
+
+
 def test_what_is_written_is_committed_while_the_camera_stands_still(recording, tmp_path):
     it = Played(recording(**STILL), tmp_path, flush_interval=60.0)
     it.recorder.start(0)
