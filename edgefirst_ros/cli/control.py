@@ -9,32 +9,51 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import NAMESPACE, ZENOH
+from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, load_node
 from edgefirst_ros.cli.output import one_line, say
+from edgefirst_ros.errors import UsageError
 
 
 def control(
-    verb: Annotated[str, typer.Argument(metavar="start|stop|split|status|watch", help="Command for the capture.")],
-    endpoint: Annotated[str, ZENOH] = "peer",
+    verb: Annotated[
+        str, typer.Argument(metavar="start|stop|split|pause|resume|status|watch", help="Command for the capture.")
+    ],
+    arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
+    endpoint: Annotated[str | None, ZENOH] = None,
     namespace: Annotated[str, NAMESPACE] = "",
 ) -> None:
-    """Control a capture on the device's own bus.
+    """Control a capture, over ROS 2 or with --zenoh on the device's own bus.
 
-    Starts, stops or splits it, or asks for its status; prints the answer as JSON. watch prints a line a second.
+    Starts, stops, splits, pauses or resumes it, or asks for its status; prints the answer as JSON. watch prints a line
+    a second.
 
     Exit codes: 0 done, 1 no answer within 5 s or it could not be done, 2 wrong usage. Of status: 0 samples are being
-    written, or the capture is idle by order; 3 waiting for a camera; 4 idle after a failure; 5 no sample for 5 s.
+    written, or the capture is idle or paused by order; 3 waiting for a camera; 4 idle after a failure; 5 no sample for
+    5 s.
     """
-    from edgefirst_ros.nodes import zenoh
-    from edgefirst_ros.nodes.service import describe_status
+    from edgefirst_ros.nodes.service import VERBS, describe_status, give_order, watch
 
-    if verb == "watch":
-        with suppress(KeyboardInterrupt):
-            for answers in zenoh.watch(endpoint, namespace):
-                for answer in answers or [{"message": "no capture answers"}]:
-                    say(one_line(describe_status(answer)))
-        return
-    answers = zenoh.order(verb, endpoint, namespace)
+    if verb not in (*VERBS, "watch"):
+        raise UsageError(f"expected one of {', '.join(VERBS)}, watch, got {verb!r}")
+    given = arguments or []
+    if given and (endpoint is not None or given[0] != "--ros-args"):
+        raise UsageError(f"expected one command, got {given[0]!r}; ROS arguments follow --ros-args, without --zenoh")
+    if endpoint is None:
+        place = ["--ros-args", "-r", f"__ns:=/{namespace.strip('/')}"] if namespace else []
+        asking = load_node("capture").asking([*given, *place])
+    else:
+        from edgefirst_ros.nodes import zenoh
+
+        asking = zenoh.asking(endpoint, namespace)
+    with asking as ask:
+        if verb == "watch":
+            with suppress(KeyboardInterrupt):
+                for found in watch(ask):
+                    for answer in found or [{"message": "no capture answers"}]:
+                        say(one_line(describe_status(answer)))
+            return
+        bus = "over ROS 2" if endpoint is None else f"at {endpoint}"
+        answers = give_order(verb, ask, f"{bus}, namespace {namespace or '/'}")
     for answer in answers:
         say(json.dumps(answer))
     raise typer.Exit(max(answer.get("exit_code", 0) if answer["success"] else 1 for answer in answers))

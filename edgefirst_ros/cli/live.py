@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -81,19 +81,22 @@ def as_parameters(texts: Mapping[str, str]) -> list[str]:
 def run_node(name: str, arguments: list[str] | None = None) -> NoReturn:
     """Run `edgefirst_ros.nodes.NAME` until it ends; its exit code becomes that of the command.
 
-    `arguments` are those after the verb, by default all of them.
-
-    Raises EdgeFirstError that says what to install where ROS 2 is missing.
+    `arguments` are those after the verb, by default all of them. Raises EdgeFirstError as `load_node` does.
     """
+    raise typer.Exit(load_node(name).main(sys.argv[2:] if arguments is None else arguments))
+
+
+def load_node(name: str) -> Any:
+    """Return the module `edgefirst_ros.nodes.NAME`; raises EdgeFirstError that says what to install without ROS 2."""
     try:
         importlib.import_module("rclpy")
-        node = importlib.import_module(f"edgefirst_ros.nodes.{name}")
+        return importlib.import_module(f"edgefirst_ros.nodes.{name}")
     except ImportError as error:
         version = ".".join(map(str, sys.version_info[:2]))
         raise EdgeFirstError(
             f"this command is a ROS 2 node, and Python {version} at {sys.executable} has no ROS 2: {error}.\n"
             "Install ROS 2 (Ubuntu 24.04: apt install ros-jazzy-ros-base ros-jazzy-diagnostic-msgs; "
             "ros-kilted-... for Kilted)\n"
-            "and source it: source /opt/ros/jazzy/setup.bash. The other commands need no ROS."
+            "and source it: source /opt/ros/jazzy/setup.bash. The other commands need no ROS, neither do capture, "
+            "control and play with --zenoh."
         ) from None
-    raise typer.Exit(node.main(sys.argv[2:] if arguments is None else arguments))

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import rclpy
 import rclpy.task
@@ -21,6 +23,7 @@ from rclpy.duration import Duration
 from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.signals import SignalHandlerOptions
@@ -32,14 +35,36 @@ from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.limits import keep_buffers
 from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, read
-from edgefirst_ros.nodes.service import VERBS, Service, catch_signals
+from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState
 from edgefirst_ros.pipeline.health import Status
+from edgefirst_ros.sources.live import Log
 from edgefirst_ros.sources.ros import RosTransport, read_overrides
 
+AnyNode = TypeVar("AnyNode", bound=Node)
 MODELS = (Settings, LiveSettings)
 FAREWELL = 1.0
 """Longest time in s for the last event to be acknowledged."""
+
+
+class NodeLog(VerbLog):
+    """The logger of a node, and a status line that its lines replace."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__("capture")
+        self._log = log
+
+    def info(self, text: str, /) -> None:  # a logger's line keeps its level
+        self.show("")
+        self._log.info(text)
+
+    def warning(self, text: str, /) -> None:
+        self.show("")
+        self._log.warning(text)
+
+    def error(self, text: str, /) -> None:
+        self.show("")
+        self._log.error(text)
 
 
 class CaptureNode(LifecycleNode):
@@ -63,7 +88,7 @@ class CaptureNode(LifecycleNode):
             settings,
             live,
             self.get_fully_qualified_name(),
-            self.get_logger(),
+            NodeLog(self.get_logger()),
             namespace=self.get_namespace(),
             clock=(lambda: self.get_clock().now().nanoseconds / SECOND) if simulated else None,
             publish=self._publish,
@@ -206,7 +231,7 @@ def main(argv: list[str] | None = None) -> int:
     ended = threading.Event()
     catch_signals(lambda _: ended.set())
     try:
-        node = _node(sys.argv if argv is None else argv)
+        node = _node(sys.argv if argv is None else argv, CaptureNode)
     except EdgeFirstError as error:
         print(printable(f"edgefirst-ros capture: {error}"), file=sys.stderr)  # noqa: T201  there is no node to log it
         rclpy.try_shutdown()
@@ -233,10 +258,34 @@ def main(argv: list[str] | None = None) -> int:
     return node.service.exit_code
 
 
-def _node(arguments: Sequence[str]) -> CaptureNode:
+@contextlib.contextmanager
+def asking(arguments: Sequence[str]) -> Iterator[Ask]:
+    """Start a node that calls the services of the capture in its namespace; raises UsageError for wrong arguments."""
+    node = _node(arguments, partial(rclpy.create_node, "control"))
+    clients = {verb: node.create_client(Trigger, f"capture/{verb}") for verb in VERBS}
+
+    def ask(verb: str) -> list[dict[str, Any]]:
+        if not clients[verb].wait_for_service(1.0):
+            return []
+        call = clients[verb].call_async(Trigger.Request())
+        rclpy.spin_until_future_complete(node, call, timeout_sec=answer_time(verb))
+        answer = call.result() if call.done() else None
+        if answer is None:
+            return []
+        told = {"success": answer.success, "message": answer.message}
+        return [json.loads(answer.message) if verb == "status" else told]
+
+    try:
+        yield ask
+    finally:
+        node.destroy_node()
+        rclpy.try_shutdown()
+
+
+def _node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> AnyNode:
     """Return the node; raises UsageError for wrong arguments and parameters."""
     try:
         rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
-        return CaptureNode()
+        return make()
     except (RuntimeError, ValueError, NameValidationException) as error:
         raise UsageError(f"ROS arguments: {error}") from None

@@ -13,11 +13,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
@@ -26,7 +26,7 @@ from edgefirst_ros.pipeline.health import Condition, Health, Status
 from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sources.live import Log, Transport
 
-VERBS = ("start", "stop", "split", "status")
+VERBS = ("start", "stop", "split", "pause", "resume", "status")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NICE = 19
 """Niceness of the process that makes a report."""
@@ -42,8 +42,8 @@ def catch_signals(end: Callable[[int], object]) -> None:
         signal.signal(number, catch)
 
 
-class StandardError:
-    """Logs lines of a verb to standard error, above a status line on a terminal.
+class VerbLog:
+    """Logs lines of a verb to standard error, over a status line on a terminal.
 
     Any thread may call everything here.
     """
@@ -56,35 +56,36 @@ class StandardError:
 
     def show(self, text: str) -> None:
         """Show the status line on a terminal, instead of the one before; empty text removes it."""
-        if not sys.stderr.isatty():
-            return
-        line = printable(text).replace("\n", " ")[: shutil.get_terminal_size().columns - 1]
-        with self._lock:
-            self._write(f"\r{line.ljust(self._shown)}" if line else self._clear())
-            self._shown = len(line)
+        if sys.stderr.isatty():
+            self._write(printable(text).replace("\n", " ")[: shutil.get_terminal_size().columns - 1], "\r")
 
     def info(self, text: str, /) -> None:
+        """Log normal operation."""
         self._say(text)
 
     def warning(self, text: str, /) -> None:
+        """Log a note for the user."""
         self._say(f"warning: {text}")
 
     def error(self, text: str, /) -> None:
+        """Log what cannot be recorded."""
         self._say(f"error: {text}")
 
     def _say(self, text: str) -> None:
-        line = printable(f"edgefirst-ros {self._verb}: {text}")
-        with self._lock:
-            self._write(f"{self._clear()}{line}\n")
-            self._shown = 0
+        self._write(printable(f"edgefirst-ros {self._verb}: {text}"), "\n")
 
-    def _clear(self) -> str:
-        return f"\r{' ' * self._shown}\r" if self._shown else ""
+    def _write(self, line: str, end: str) -> None:
+        """Write over the status line, in one piece; the next line is written over one that ends in a return."""
+        with self._lock, contextlib.suppress(OSError):  # the reader may be gone; the capture goes on
+            print(line.ljust(self._shown), end=end, file=sys.stderr, flush=True)  # noqa: T201  threads log, too
+            self._shown = len(line) if end == "\r" else 0
 
-    @staticmethod
-    def _write(text: str) -> None:
-        with contextlib.suppress(OSError):  # the reader may be gone; the capture goes on
-            print(text, end="", file=sys.stderr, flush=True)  # noqa: T201  in one piece: threads log, too
+
+class StatusLog(Log, Protocol):
+    """Logger that also shows a status line on a terminal."""
+
+    def show(self, text: str) -> None:
+        """Show the status line, instead of the one before; empty text removes it."""
 
 
 class ServiceManager:
@@ -177,7 +178,7 @@ class Service:
         settings: Settings,
         live: LiveSettings,
         name: str,
-        log: Log,
+        log: StatusLog,
         *,
         namespace: str = "",
         clock: Callable[[], float] | None = None,
@@ -190,7 +191,7 @@ class Service:
             settings: Those of every conversion.
             live: Those of a capture.
             name: Prefix of the statuses' names.
-            log: Where lines about the capture are written.
+            log: Where lines about the capture, and its status, are written.
             namespace: That of the capture; default names of datasets have it.
             clock: Returns the time in s by which ages are reported; the monotonic clock if None.
             publish: Called with `finished` or `messages_lost` and JSON, for each finished dataset and new loss.
@@ -199,6 +200,7 @@ class Service:
         """
         check_capture(settings, live)
         self.session = CaptureSession(transport, settings, live, socket.gethostname(), log, namespace)
+        self._log = log
         self._reports = Reports(log.warning)
         self._health = Health(name, clock)
         self._publish = publish
@@ -234,8 +236,7 @@ class Service:
             message = done.result() if error is None else str(error)
             answer.set_result({"success": error is None, "message": message})
 
-        order = {"start": self.session.start, "stop": self.session.stop, "split": self.session.split}[verb]
-        order().add_done_callback(tell)
+        getattr(self.session, verb)().add_done_callback(tell)
         return answer
 
     def _status(self) -> dict[str, Any]:
@@ -249,7 +250,9 @@ class Service:
         self._report()
         self._announce()
         statuses = self._health.statuses(self.session)
-        self._manager.tell(f"STATUS={self.describe()}")
+        status = describe_status(self._status())
+        self._manager.tell(f"STATUS={status}")
+        self._log.show(status)
         return statuses
 
     def begin(self) -> None:
@@ -258,17 +261,10 @@ class Service:
         self.session.look()
         self._manager.tell("READY=1", f"STATUS={self.session.state.value}")
 
-    def describe(self) -> str:
-        """Return the state in a line: what is recorded, how many samples, how many finished datasets."""
-        facts = self.session.status()
-        words = self._health.judge(self.session, facts)[1]
-        finished = counted(len(facts["finished"]), "dataset")
-        samples = f": {counted(facts['samples'], 'sample')}" if "samples" in facts else ""
-        return f"{words}{samples}, {finished} finished"
-
     def finish(self) -> None:
         """Complete the datasets, their reports and uploads; the watchdog is reported in the meantime."""
         self._manager.tell("STOPPING=1")
+        self._log.show("")
         ending = threading.Thread(target=self.session.deactivate, name="deactivate")
         ending.start()
         while ending.is_alive():
@@ -310,12 +306,35 @@ def describe_status(answer: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def ask_again(ask: Callable[[], list[dict[str, Any]]], seconds: float) -> list[dict[str, Any]]:
-    """Return the answers to a question, which is asked again for some seconds until there is one.
+Ask = Callable[[str], list[dict[str, Any]]]
+"""Sends a command; returns the answers of all captures that it reaches within `answer_time` s."""
+ASKING = 5.0
+"""s for which a command is sent again while nothing answers: discovery takes its time under load."""
+LONGEST = 60.0
+"""Timeout of an answer in s: completing a dataset may take long."""
 
-    A session that was just opened may not know of the capture yet.
+
+def answer_time(verb: str) -> float:
+    """Return the timeout of an answer in s: the status needs no work of the capture."""
+    return ASKING if verb == "status" else LONGEST
+
+
+def give_order(verb: str, ask: Ask, bus: str) -> list[dict[str, Any]]:
+    """Send a command, again for some seconds while nothing answers; return the answers.
+
+    `bus`: where it is sent, in words. Raises EdgeFirstError without an answer.
     """
-    until = time.monotonic() + seconds
-    while not (answers := ask()) and time.monotonic() < until:
+    until = time.monotonic() + ASKING
+    while not (answers := ask(verb)):
+        if time.monotonic() >= until:
+            raise EdgeFirstError(f"no capture answers to {verb} {bus}: is it running, and in that namespace?")
         time.sleep(0.2)
     return answers
+
+
+def watch(ask: Ask, every: float = 1.0) -> Iterator[list[dict[str, Any]]]:
+    """Yield the status of all captures once a second; an empty list where none answers."""
+    while True:
+        began = time.monotonic()
+        yield ask("status")
+        time.sleep(max(0.0, began + every - time.monotonic()))

@@ -22,15 +22,7 @@ from edgefirst_ros.messages import Message, known_name
 from edgefirst_ros.nodes import play as playing
 from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
 from edgefirst_ros.nodes.play import Lateness
-from edgefirst_ros.nodes.service import (
-    VERBS,
-    Service,
-    StandardError,
-    ask_again,
-    catch_signals,
-    check_capture,
-    describe_status,
-)
+from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals, check_capture
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
@@ -39,10 +31,8 @@ from edgefirst_ros.streams import CUBES
 DIAGNOSE_EVERY = 1.0
 """s between two diagnostics."""
 JSON = "application/json"
-LONGEST = 60.0
-"""Timeout of an answer in s: completing a dataset may take long."""
-ASKING = 5.0
-"""s for which a command is sent again while nothing answers: discovery takes its time under load."""
+TIMEOUT = "Timeout"
+"""Zenoh's answer in place of one that does not come."""
 WAIT = 10.0
 """Longest wait for the first subscriber, s."""
 HIGH, LOW = ("radar/", "lidar/"), ("camera/info", "tf_static")
@@ -103,7 +93,7 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
     check_capture(settings, live)
     inbox = queue.SimpleQueue[tuple[str, Any] | None]()
     with session(endpoint) as bus:
-        log = StandardError("capture")
+        log = VerbLog("capture")
         transport = ZenohTransport(bus, settings, live, namespace)
         service = Service(
             transport,
@@ -136,36 +126,22 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
                     for one in service.diagnose()
                 ]
                 diagnostics.put(json.dumps({"stamp": time.time_ns(), "status": statuses}))
-                log.show(describe_status(service.order("status").result()))
-        log.show("")
         service.finish()
     return service.exit_code
 
 
 # ---- control -----------------------------------------------------------------------------------
-def order(verb: str, endpoint: str, namespace: str) -> list[dict[str, Any]]:
-    """Send a command; return the answers of all captures that it reaches.
-
-    Raises UsageError for an unknown command, EdgeFirstError without an answer in `ASKING` s.
-    """
-    if verb not in VERBS:
-        raise UsageError(f"expected one of {', '.join(VERBS)}, got {verb!r}")
-    key = own_key(namespace, verb)
+@contextlib.contextmanager
+def asking(endpoint: str, namespace: str) -> Iterator[Ask]:
+    """Open a session that sends commands; raises UsageError for an invalid namespace."""
+    own_key(namespace, "")
     with session(endpoint) as bus:
-        answers = ask_again(lambda: [_answer(reply) for reply in bus.get(key, timeout=LONGEST)], ASKING)
-    if not answers:
-        raise EdgeFirstError(f"no capture answers to {key} at {endpoint}: is it running, and in that namespace?")
-    return answers
 
+        def ask(verb: str) -> list[dict[str, Any]]:
+            replies = bus.get(own_key(namespace, verb), timeout=answer_time(verb))
+            return [answer for answer in map(_answer, replies) if answer["message"] != TIMEOUT]
 
-def watch(endpoint: str, namespace: str, every: float = 1.0) -> Iterator[list[dict[str, Any]]]:
-    """Yield the status of all captures once a second; an empty list where none answers."""
-    key = own_key(namespace, "status")
-    with session(endpoint) as bus:
-        while True:
-            began = time.monotonic()
-            yield [_answer(reply) for reply in bus.get(key, timeout=LONGEST)]
-            time.sleep(max(0.0, began + every - time.monotonic()))
+        yield ask
 
 
 def _answer(reply: Any) -> dict[str, Any]:
@@ -187,7 +163,7 @@ def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) ->
     `rate`: seconds of the recording in one second. Raises RecordingError where there is nothing to play.
     """
     caught: list[int] = []
-    log = StandardError("play")
+    log = VerbLog("play")
     recording = open_playable(path)
     if not [*times_of(recording)]:  # which finds the channels
         raise RecordingError(f"{path}: there is no message in it that could be published")

@@ -28,7 +28,7 @@ VERBS = {
     "capture, setting report": ("report", ["plotly"], ["capture", "--zenoh", "--set", "report=true"]),
     "view": ("view", ["rerun"], ["view", "out/drive.zip", "--save", "x.rrd"]),
     "capture --zenoh": ("zenoh", ["zenoh"], ["capture", "--zenoh"]),
-    "control": ("zenoh", ["zenoh"], ["control", "status"]),
+    "control --zenoh": ("zenoh", ["zenoh"], ["control", "status", "--zenoh"]),
     "play --zenoh": ("zenoh", ["zenoh"], ["play", "REC", "--zenoh", "tcp/127.0.0.1:9"]),
     "fleet convert": ("fleet", ["distributed"], ["fleet", "convert", "REC", "-o", "fleet"]),
     "fleet status s3://": ("fleet", ["obstore"], ["fleet", "status", "s3://drives/may"]),

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One capture, two front ends: whatever the bus, orders, status, settings, events and signals act alike."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -53,9 +56,9 @@ class FrontEnd:
         """Exit code that the status tells."""
         return self.status()["exit_code"]
 
-    def code_of_command(self):
-        """Exit code of `control status`, where there is one for this bus."""
-        return self.code()
+    def control(self, verb):
+        """Exit code of `control VERB`."""
+        return self._start(["control", verb, *self.arguments()], self.log).wait(LONG)
 
     def end(self, how):
         self.process.send_signal(how)
@@ -86,9 +89,6 @@ class Zenoh(FrontEnd):
 
     def status(self):
         return self.order("status")
-
-    def code_of_command(self):
-        return self.command("control", "status").wait(LONG)
 
     def publish(self):
         kinds = {topic: self._encoding(schema) for topic, schema in self.topics}
@@ -160,15 +160,15 @@ class Ros(FrontEnd):
 def front(request, tmp_path, start_command):
     made = request.param(tmp_path, start_command)
     yield made
-    print(made.log.read_text() if made.log.exists() else "")
+    print(made.log.read_text() if made.log.is_file() else "")
     made.close()
 
 
 def test_a_capture_from_the_first_order_to_the_signal(front, recording):
-    """Idle on purpose, started, waiting, recording, publishers gone and back, split, stopped, ended."""
+    """Idle on purpose, started, waiting, recording, paused, publishers gone and back, split, stopped, ended."""
     front.begin(recording(**RECIPE), autostart="false")
     assert front.code() == 0, "idle on purpose"
-    assert front.order("split")["success"] is False
+    assert [front.order(verb)["success"] for verb in ("split", "pause", "resume")] == [False] * 3
     assert front.order("start")["success"]
     assert front.code() == 3, "it waits for a camera"
     put, vanish = front.publish()
@@ -177,9 +177,14 @@ def test_a_capture_from_the_first_order_to_the_signal(front, recording):
         put(message)
     until(lambda: front.status().get("samples"), front.process)
     assert front.status()["newest_sample_age"] is not None
+    assert front.control("pause") == 0
+    until(lambda: front.status()["newest_sample_age"] > 1.5, front.process)
+    assert (front.code(), front.status()["message"]) == (0, "paused")
+    assert front.order("resume")["success"]
+    assert front.status()["state"] == "recording"
     vanish()
     until(lambda: front.code() == 5, front.process)
-    assert front.code_of_command() == 5
+    assert front.control("status") == 5
     put, vanish = front.publish()
     assert front.order("split")["success"]
     for message in front.messages[half:]:
@@ -210,6 +215,28 @@ def test_a_full_disk_is_a_failure_and_a_capture_without_a_dataset_ends_with_1(fr
     until(lambda: front.code() == 4, front.process)
     assert front.status()["message"].startswith("the disk is full: recording begins again once ")
     assert front.end(signal.SIGINT) == 1
+
+
+def test_on_a_terminal_each_status_is_written_over_the_one_before(front, recording):
+    master, slave = os.openpty()
+    os.set_blocking(master, False)
+    front.log, shown = Path(os.ttyname(slave)), bytearray()
+    front.begin(recording(**RECIPE), autostart="false")
+
+    def read():
+        with contextlib.suppress(BlockingIOError):
+            shown.extend(os.read(master, 4096))
+        return re.search(rb"idle: [^\r\n]+\ridle: [^\r\n]+\r(?!\n)", shown)
+
+    until(read, front.process)
+    assert front.end(signal.SIGTERM) == 0
+    os.close(master)
+    os.close(slave)
+
+
+def test_control_without_a_capture_ends_with_1(front):
+    assert front.control("status") == 1
+    assert "no capture answers to status" in front.log.read_text()
 
 
 @pytest.mark.parametrize(

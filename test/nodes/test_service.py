@@ -13,7 +13,7 @@ import pytest
 import edgefirst_ros
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.nodes.service import Reports, Service, StandardError, describe_status
+from edgefirst_ros.nodes.service import Reports, Service, VerbLog, describe_status
 from edgefirst_ros.pipeline import health
 from edgefirst_ros.pipeline.capture_session import SessionState, _Capturing, load_capture
 from edgefirst_ros.sources.live import ChosenTopics, Offers
@@ -30,7 +30,7 @@ class Session:
     def __init__(self, **facts):
         self.answer = Future()
         self.facts = {"active": True, "waiting_for": "", "finished": [], "recording": False} | facts
-        self.start = self.stop = self.split = lambda: self.answer
+        self.start = self.stop = self.split = self.pause = self.resume = lambda: self.answer
 
     def status(self):
         return self.facts
@@ -48,7 +48,7 @@ class Deaf:
 
 @pytest.fixture
 def service(tmp_path):
-    made = Service(Deaf(), Settings(), LiveSettings(out=str(tmp_path / "out")), "capture", StandardError("capture"))
+    made = Service(Deaf(), Settings(), LiveSettings(out=str(tmp_path / "out")), "capture", VerbLog("capture"))
     made.session = Session()
     return made
 
@@ -76,6 +76,7 @@ RECORDING = {"state": "recording", "recording": True, "sequence": "one", "sample
         ({"waiting_for": "no camera topic", "wanted": False}, 0, 0, "idle: no camera topic"),
         ({"active": False}, 60, 0, "idle: waiting for the camera"),
         (RECORDING, 0, 0, "recording"),
+        (RECORDING | {"state": "paused", "recording": False}, 60, 0, "paused"),
         (RECORDING, 4.9, 0, "recording"),
         (RECORDING, 5.1, 5, "recording, but no sample for 5 s"),
         (RECORDING | {"state": "splitting"}, 0, 0, "splitting"),
@@ -127,13 +128,13 @@ def test_minutes_until_the_disk_is_full(service, monkeypatch):
 @pytest.mark.parametrize("place", ["/proc/nope", "/dev/null/nope"])
 def test_an_output_that_can_never_work_ends_at_once(place):
     with pytest.raises(UsageError, match=rf"^out: {place}: cannot be made: .*; name another folder$"):
-        Service(Deaf(), Settings(), LiveSettings(out=place), "capture", StandardError("capture"))
+        Service(Deaf(), Settings(), LiveSettings(out=place), "capture", VerbLog("capture"))
 
 
 @pytest.mark.parametrize(("autostart", "code"), [(True, 1), (False, 0)])
 def test_a_capture_that_saw_nothing_ends_with_1(tmp_path, autostart, code):
     live = LiveSettings(out=str(tmp_path), autostart=autostart)
-    service = Service(Deaf(), Settings(), live, "capture", StandardError("capture"))
+    service = Service(Deaf(), Settings(), live, "capture", VerbLog("capture"))
     service.begin()
     service.look()
     assert service.order("status").result()["exit_code"] == (3 if autostart else 0)
@@ -142,7 +143,7 @@ def test_a_capture_that_saw_nothing_ends_with_1(tmp_path, autostart, code):
 
 
 def test_the_log_says_what_kind_of_line_it_is(capsys):
-    log = StandardError("capture")
+    log = VerbLog("capture")
     log.info("dataset one begins")
     log.warning("a name\x1b[31m")
     log.error("no room")
@@ -158,21 +159,20 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_lines_are_logged_above_the_status_line(monkeypatch):
+def test_on_a_terminal_lines_are_logged_over_the_status_line(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 9)))
-    log = StandardError("x")
+    log = VerbLog("x")
     log.show("recording, 1 sample, 0.1 MB")
-    log.info("done")
+    log.info("d")
     log.show("idle")
     log.show("")
-    blank = " " * 19
-    assert terminal.getvalue() == f"\rrecording, 1 sample\r{blank}\redgefirst-ros x: done\n\ridle\r    \r"
+    assert terminal.getvalue() == "recording, 1 sample\redgefirst-ros x: d \nidle\r    \r"
 
 
 def test_without_a_terminal_no_status_line_is_shown(capsys):
-    StandardError("x").show("recording")
+    VerbLog("x").show("recording")
     assert capsys.readouterr().err == ""
 
 
@@ -247,7 +247,7 @@ def test_finished_datasets_and_lost_messages_are_published_once(tmp_path):
         Settings(),
         live,
         "c",
-        StandardError("c"),
+        VerbLog("c"),
         publish=lambda topic, text: told.append((topic, json.loads(text))),
     )
     service.diagnose()

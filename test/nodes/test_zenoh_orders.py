@@ -66,7 +66,7 @@ def asked():
 
 
 @pytest.mark.parametrize("namespace", ["", "car/7"])
-@pytest.mark.parametrize("verb", ["start", "stop", "split"])
+@pytest.mark.parametrize("verb", ["start", "stop", "split", "pause"])
 def test_an_order_is_answered_once_it_is_carried_out(asked, verb, namespace):
     one = asked(namespace=namespace)
     got, query = one.ask(verb)
