@@ -2,6 +2,7 @@
 """Who imports whom: the layers of the package, what a base install needs, what is public."""
 
 import ast
+import functools
 import importlib
 import json
 import re
@@ -69,9 +70,14 @@ def place(file):
     return file.relative_to(ROOT).as_posix()
 
 
+@functools.cache
+def nodes(file):
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
 def imports(file):
     """Dotted names imported anywhere in a file; for `from a import b` both a and a.b."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -88,14 +94,14 @@ def parts(file):
             yield rest.partition(".")[0]
 
 
-@pytest.mark.parametrize("file", FILES, ids=place)
-def test_a_file_imports_only_what_lies_below_it(file):
-    own = place(file).removesuffix(".py").partition("/")[0]
-    if own in ("__init__", "__main__"):  # the face imports lazily, the way in is the command line's
-        return
-    used = set(parts(file)) - {own}
-    assert {part for part in used if FLOOR_OF[part] >= FLOOR_OF[own]} == set()
-    assert used & BLIND.get(own, set()) == set()
+def test_a_file_imports_only_what_lies_below_it():
+    for file in FILES:
+        own = place(file).removesuffix(".py").partition("/")[0]
+        if own in ("__init__", "__main__"):  # the face imports lazily, the way in is the command line's
+            continue
+        used = set(parts(file)) - {own}
+        above = {part for part in used if FLOOR_OF[part] >= FLOOR_OF[own]}
+        assert above | used & BLIND.get(own, set()) == set(), place(file)
 
 
 def test_every_part_has_a_floor():
@@ -106,17 +112,17 @@ def test_every_part_has_a_floor():
     assert len(there - packages) <= 7, sorted(there - packages)
 
 
-@pytest.mark.parametrize("file", FILES, ids=place)
-def test_libraries_stay_in_their_places(file):
-    for name in imports(file):
-        places = OUTER.get(name.partition(".")[0])
-        assert places is None or place(file).startswith(places), f"{place(file)} imports {name}"
+def test_libraries_stay_in_their_places():
+    for file in FILES:
+        for name in imports(file):
+            places = OUTER.get(name.partition(".")[0])
+            assert places is None or place(file).startswith(places), f"{place(file)} imports {name}"
 
 
 def test_nobody_but_the_command_line_prints():
     for file in FILES:
         if not place(file).startswith(("cli/", "nodes/")):  # a node may fail before it can log
-            calls = [n for n in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+            calls = [n for n in nodes(file) if isinstance(n, ast.Call)]
             assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"], place(file)
 
 
@@ -209,8 +215,8 @@ OLDER = {
 """Pattern of what Python 3.10 or its wheels lack -> what to write."""
 
 
-@pytest.mark.parametrize("file", FILES, ids=place)
-def test_python_3_10_can_run_it(file):
-    for pattern, instead in OLDER.items():
-        found = re.search(pattern, file.read_text(encoding="utf-8"))
-        assert found is None, f"{found[0]}: write {instead}"
+def test_python_3_10_can_run_it():
+    for file in FILES:
+        for pattern, instead in OLDER.items():
+            found = re.search(pattern, file.read_text(encoding="utf-8"))
+            assert found is None, f"{place(file)}: {found[0]}: write {instead}"
