@@ -37,9 +37,8 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.fleet import catalogue
 from edgefirst_ros.fleet.converting import Conversion, make_plan
-from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.sources import ListedRecording
-from edgefirst_ros.fleet.state import MemberFile, RecordingState
+from edgefirst_ros.fleet.state import Layout, MemberFile, RecordingState
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]

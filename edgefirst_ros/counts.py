@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,3 +157,28 @@ class Counts:
                 topic: {"seen": c.seen, "written": c.written, "dropped": dict(sorted(c.dropped.items()))}
                 for topic, c in sorted(self.topics.items())
             }
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of the step, how much of it is done, and of how much; an exception it raises ends the work."""
+UNITS: Mapping[str, str] = {
+    "reading": "B",
+    "uploading": "B",
+    "converting": "messages",
+    "looking": "messages",
+    "merging": "samples",
+    "exporting": "samples",
+    "importing": "samples",
+    "logging": "samples",
+    "restoring": "members",
+    "pictures": "pictures",
+    "samples": "samples",
+    "scenes": "scenes",
+    "reporting": "reports",
+    "datasets": "datasets",
+}
+"""First word of a step -> unit of what is counted."""
+
+
+def quiet(what: str, done: int, of: int) -> None:
+    """Ignore progress."""

@@ -17,7 +17,7 @@ import edgefirst_ros
 ROOT = Path(edgefirst_ros.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 FLOORS = (
-    ("errors", "progress", "streams"),
+    ("errors", "streams"),
     ("counts", "limits"),
     ("config", "messages"),
     ("sensors",),

@@ -151,7 +151,7 @@ def _target(upload: str, layout: str) -> Location:
 
 def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report) -> None:
     """Copy the dataset and compare checksums. Raises ObjectStoreError that says how to continue."""
-    from edgefirst_ros.dataset.objects.transfer import upload_dataset
+    from edgefirst_ros.dataset.objects.store import upload_dataset
 
     try:
         done = upload_dataset(outcome.paths, target, overwrite=overwrite, progress=report)

@@ -34,7 +34,7 @@ from edgefirst_ros.export import SYSTEMS
 if TYPE_CHECKING:
     from edgefirst_ros.fleet.converting import Conversion, FleetProgress
     from edgefirst_ros.fleet.datasets import FleetDataset
-    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.fleet.state import Layout
     from edgefirst_ros.report.run import Reported
 
 CLUSTER = typer.Option(
@@ -80,7 +80,7 @@ def convert(
     from edgefirst_ros.config.load import load
     from edgefirst_ros.fleet.converting import Conversion
     from edgefirst_ros.fleet.dask_engine import dask_engine
-    from edgefirst_ros.fleet.scratch import sweep
+    from edgefirst_ros.fleet.work import sweep
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a container that is to end is interrupted
     if cluster is not None and workers is not None:
@@ -170,8 +170,7 @@ def status(
 
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.catalogue import current, write_catalogue
-    from edgefirst_ros.fleet.layout import Layout
-    from edgefirst_ros.fleet.state import USABLE
+    from edgefirst_ros.fleet.state import USABLE, Layout
 
     layout = Layout(Location.of(place))
     states = current(layout, lambda text: print(one_line(text), file=sys.stderr))
@@ -230,7 +229,7 @@ def validate(
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets
     from edgefirst_ros.fleet.each import validate_one
-    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.fleet.state import Layout
 
     layout = Layout(Location.of(place))
     datasets = finished_datasets(layout, where)
@@ -261,7 +260,7 @@ def merge(
     """
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets, merge_fleet, of_one_kind
-    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.fleet.state import Layout
 
     rule = rule_of(context, assignments or ())
     layout = Layout(Location.of(place))
@@ -320,7 +319,7 @@ def export(
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets, of_one_kind
     from edgefirst_ros.fleet.each import export_one, export_together
-    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.fleet.state import Layout
 
     if to not in SYSTEMS:
         raise UsageError(f"unknown format {to!r}; known: {', '.join(SYSTEMS)}")
@@ -372,7 +371,7 @@ def report(
 
     from edgefirst_ros.dataset.objects.location import Location, ObjectPath
     from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
-    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.fleet.state import Layout
     from edgefirst_ros.report.run import Wanted, report_all
 
     layout = Layout(Location.of(place))

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import typer
 
+from edgefirst_ros.counts import UNITS
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, printable
-from edgefirst_ros.progress import UNITS
 
 
 def one_line(text: str) -> str:

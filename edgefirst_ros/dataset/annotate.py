@@ -17,8 +17,7 @@ from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.query import KEY, annotating, keys_of
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.storage.atomic import Replacement, keep_copy
-from edgefirst_ros.dataset.storage.lock import is_plain_file
+from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, keep_copy
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.forms import Annotations
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, write_rows

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_labels
@@ -28,7 +29,6 @@ from edgefirst_ros.dataset.storage.zip_write import Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.exif import COMMENT, MAIN, insert_jpeg, insert_png, rename_exif
 from edgefirst_ros.streams import form_of, of_column
 

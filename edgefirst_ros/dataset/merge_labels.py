@@ -39,9 +39,8 @@ from edgefirst_ros.dataset.sequences import (
 )
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
-from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
-from edgefirst_ros.dataset.tables.values import cast_rows, cast_values
+from edgefirst_ros.dataset.tables.values import cast_rows, cast_values, is_valid, lengths, lists
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.masks import VOID

@@ -23,14 +23,20 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.sequences import SEQUENCES, frames_metadata
-from edgefirst_ros.dataset.storage.atomic import Replacement
+from edgefirst_ros.dataset.storage.lock import Replacement
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
-from edgefirst_ros.dataset.tables.outline import outline_of_png, scores_lost
-from edgefirst_ros.dataset.tables.rings import is_valid
-from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, numbers_of
-from edgefirst_ros.dataset.tables.write import FORMS, ColumnCounts, choose_columns, count_columns, write_rows
+from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, is_valid, numbers_of
+from edgefirst_ros.dataset.tables.write import (
+    FORMS,
+    ColumnCounts,
+    choose_columns,
+    count_columns,
+    outline_of_png,
+    scores_lost,
+    write_rows,
+)
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.transforms import BASE, frames_from

@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.storage.atomic import sync_folder
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_file, reopen_folder, reporting
+from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_file, reopen_folder, reporting, sync_folder
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, MemberWriter
 from edgefirst_ros.errors import DatasetError, StorageError
 

@@ -18,8 +18,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule, Groups, Kind, describe_missed_shares, groups_of
 from edgefirst_ros.dataset.names import DatasetPaths, find
-from edgefirst_ros.dataset.storage.atomic import Replacement
-from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
+from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.write import Batches
 from edgefirst_ros.errors import DatasetError, UsageError

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-from edgefirst_ros.dataset.tables.rings import is_valid
-from edgefirst_ros.dataset.tables.values import is_text
+from edgefirst_ros.dataset.tables.values import is_text, is_valid
 from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
 from edgefirst_ros.streams import stamp_columns

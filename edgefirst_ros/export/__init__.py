@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgefirst_ros import CallableModule
+from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.output import LossReport
-from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset

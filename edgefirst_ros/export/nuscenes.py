@@ -22,12 +22,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.drive import Drive, describe_sources, drives, measured
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
 from edgefirst_ros.streams import of_kind

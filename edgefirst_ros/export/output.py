@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgefirst_ros.dataset.storage.atomic import sync_disk, sync_folder
-from edgefirst_ros.dataset.storage.lock import claim_folder, reporting
+from edgefirst_ros.dataset.storage.lock import claim_folder, reporting, sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import processors
 

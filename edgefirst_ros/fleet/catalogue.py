@@ -15,8 +15,7 @@ from edgefirst_ros.dataset.objects.bucket import map_in_threads
 from edgefirst_ros.dataset.objects.location import StoredObject
 from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError
-from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.state import LARGEST, RecordingState
+from edgefirst_ros.fleet.state import LARGEST, Layout, RecordingState
 
 AT_ONCE = 32
 """States that are read in parallel."""

@@ -22,9 +22,8 @@ from edgefirst_ros.dataset.objects.store import open_store, remove_partials
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.fleet.catalogue import BATCH, Catalogue, current, write_catalogue
 from edgefirst_ros.fleet.engine import Driver, Engine, Result, Task
-from edgefirst_ros.fleet.layout import Layout, digest, fleet_settings, settings_hash
 from edgefirst_ros.fleet.sources import ListedRecording, find_sources
-from edgefirst_ros.fleet.state import KEPT, USABLE
+from edgefirst_ros.fleet.state import KEPT, USABLE, Layout, digest, fleet_settings, settings_hash
 from edgefirst_ros.fleet.work import Job, work, write_state
 
 MARK = 8

@@ -20,7 +20,7 @@ from typing import Any
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError, missing_extra
 from edgefirst_ros.fleet.engine import Task
-from edgefirst_ros.fleet.scratch import Scratch
+from edgefirst_ros.fleet.work import Scratch
 from edgefirst_ros.limits import processors
 
 MEMORY = "MEM"

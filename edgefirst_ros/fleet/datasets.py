@@ -12,18 +12,16 @@ from typing import Any
 
 import polars as pl
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge import Merged, merge
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
-from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.dataset.objects.transfer import dataset_files, download, upload_dataset
+from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store, upload_dataset
 from edgefirst_ros.errors import DatasetError, UsageError, counted
 from edgefirst_ros.fleet.catalogue import current
-from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.scratch import scratch_of
-from edgefirst_ros.fleet.state import USABLE
-from edgefirst_ros.progress import Progress
+from edgefirst_ros.fleet.state import USABLE, Layout
+from edgefirst_ros.fleet.work import scratch_of
 
 LISTED = 10
 END = 98

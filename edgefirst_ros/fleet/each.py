@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import __version__
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import EdgeFirstError, StorageError, describe_foreign
 from edgefirst_ros.fleet.datasets import FleetDataset, local_copy
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
-from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.scratch import scratch_of
-from edgefirst_ros.progress import Progress
+from edgefirst_ros.fleet.state import Layout
+from edgefirst_ros.fleet.work import scratch_of
 
 MEMORY = 1 << 30
 """Memory that one dataset may take, bytes."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from edgefirst_ros.config import SECOND, Rig, Settings, StreamSettings
 from edgefirst_ros.config.load import load
-from edgefirst_ros.counts import Counts
+from edgefirst_ros.counts import Counts, Progress, quiet
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera
 from edgefirst_ros.dataset.publish import refuse_existing
@@ -26,7 +26,6 @@ from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, take_over
-from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.sources.inputs import RecordingInput, recordings_of

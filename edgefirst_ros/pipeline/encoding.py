@@ -19,7 +19,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import MASK_REASONS
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-from edgefirst_ros.dataset.tables.outline import outline
+from edgefirst_ros.dataset.tables.write import outline
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.facts import SOFTWARE, SequenceFacts

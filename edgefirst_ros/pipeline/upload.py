@@ -14,10 +14,8 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.dataset.objects.transfer import dataset_files, upload_dataset
-from edgefirst_ros.dataset.storage.atomic import sync_folder
-from edgefirst_ros.dataset.storage.lock import create_anew
+from edgefirst_ros.dataset.objects.store import dataset_files, open_store, upload_dataset
+from edgefirst_ros.dataset.storage.lock import create_anew, sync_folder
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.sources.live import Log
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from edgefirst_ros.config import SECOND, Settings
-from edgefirst_ros.counts import Counts
+from edgefirst_ros.counts import Counts, Progress, quiet
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.errors import RecordingError, UsageError
@@ -26,7 +26,6 @@ from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass, walk
 from edgefirst_ros.pipeline.frame import ROWS, Chosen, Frame, Part
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
-from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.streams import of_key

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
+from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset.names import check_path, find, locate
 from edgefirst_ros.dataset.objects.places import files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, need
-from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.page import page, table
 from edgefirst_ros.report.subject import check_container, tables_of

@@ -12,7 +12,7 @@ import pytest
 import edgefirst_ros
 from edgefirst_ros.cli import output as module
 from edgefirst_ros.cli.output import describe_rate, describe_time, progress
-from edgefirst_ros.progress import UNITS
+from edgefirst_ros.counts import UNITS
 
 LONG = "a_rather_long_host_name_of_a_vehicle_00000001_2026_01_15_12_00_00.mcap"
 

@@ -13,7 +13,7 @@ import pytest
 
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.annotate import table_of
-from edgefirst_ros.dataset.storage.atomic import Replacement
+from edgefirst_ros.dataset.storage.lock import Replacement
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError, UsageError
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.dataset.objects.transfer import upload_dataset
+from edgefirst_ros.dataset.objects.store import upload_dataset
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import SYSTEMS, export
 from edgefirst_ros.synthetic import START

@@ -13,15 +13,14 @@ from fleet_tasks import Here
 import edgefirst_ros
 from edgefirst_ros.cli.fleet import describe
 from edgefirst_ros.config import Settings
+from edgefirst_ros.counts import quiet
 from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.dataset.objects.transfer import download
+from edgefirst_ros.dataset.objects.store import download, open_store
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.fleet import each
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress
 from edgefirst_ros.fleet.datasets import END, FleetDataset, finished_datasets, merge_fleet, of_one_kind, shards
-from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.progress import quiet
+from edgefirst_ros.fleet.state import Layout
 
 
 def convert_fleet(drives, to, tmp_path, **settings):

@@ -12,7 +12,7 @@ from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.fleet import each
 from edgefirst_ros.fleet.converting import Conversion
 from edgefirst_ros.fleet.datasets import FleetDataset
-from edgefirst_ros.fleet.layout import Layout, Location
+from edgefirst_ros.fleet.state import Layout, Location
 
 
 class Older(Here):

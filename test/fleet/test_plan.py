@@ -16,9 +16,8 @@ from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import ObjectStoreError, UsageError
 from edgefirst_ros.fleet import catalogue
 from edgefirst_ros.fleet.converting import make_plan
-from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.sources import ListedRecording, find_sources
-from edgefirst_ros.fleet.state import MemberFile, RecordingState
+from edgefirst_ros.fleet.state import Layout, MemberFile, RecordingState
 from edgefirst_ros.fleet.work import write_state
 
 HASH = "0123456789abcdef"

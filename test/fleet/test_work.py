@@ -18,9 +18,9 @@ from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import StorageError
-from edgefirst_ros.fleet import scratch, work
-from edgefirst_ros.fleet.layout import Layout, fleet_settings, settings_hash
+from edgefirst_ros.fleet import work
 from edgefirst_ros.fleet.sources import find_sources
+from edgefirst_ros.fleet.state import Layout, fleet_settings, settings_hash
 from edgefirst_ros.fleet.work import Job, facts
 
 SETTINGS = fleet_settings(Settings(split={"train": 0.5, "val": 0.5}, rate=5))
@@ -91,7 +91,7 @@ def test_the_objects_are_the_files_of_convert_and_the_state_tells_of_them(ends, 
             with_label[label] = with_label.get(label, 0) + 1
     assert state["labels"] == with_label
     assert state["group"] in ("train", "val")
-    assert not [path for path in (tmp_path / "s").rglob("*") if path.is_file() and path.name != scratch.LOCK]
+    assert not [path for path in (tmp_path / "s").rglob("*") if path.is_file() and path.name != work.LOCK]
 
 
 def test_a_rosbag2_folder_is_converted_as_one_recording(ends, drives, tmp_path, s3):
@@ -250,34 +250,34 @@ def test_group_patterns_of_other_recordings_are_no_error(drives, tmp_path):
 
 
 def test_scratch_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    lock, swept = scratch.fcntl.flock, []
+    lock, swept = work.fcntl.flock, []
 
     def late(file, how):
         """Of the first lock: another process comes before it."""
-        if how == scratch.fcntl.LOCK_EX and not swept:
+        if how == work.fcntl.LOCK_EX and not swept:
             swept.extend(tmp_path.iterdir())
-            scratch.sweep(str(tmp_path))
+            work.sweep(str(tmp_path))
         lock(file, how)
 
-    monkeypatch.setattr(scratch.fcntl, "flock", late)
-    own = scratch.Scratch(tmp_path)
+    monkeypatch.setattr(work.fcntl, "flock", late)
+    own = work.Scratch(tmp_path)
     with own.folder() as folder:
         (folder / "drive.mcap").touch()
-        assert [path.name.startswith(scratch.PREFIX) for path in tmp_path.iterdir()] == [True]
+        assert [path.name.startswith(work.PREFIX) for path in tmp_path.iterdir()] == [True]
         assert folder.parent not in swept
     own.close()
     assert not [*tmp_path.iterdir()]
 
 
 def test_scratch_of_dead_processes_is_swept_and_that_of_living_ones_stays(tmp_path):
-    living = scratch.Scratch(tmp_path)
-    dead = tmp_path / f"{scratch.PREFIX}dead"
+    living = work.Scratch(tmp_path)
+    dead = tmp_path / f"{work.PREFIX}dead"
     dead.mkdir()
-    (dead / scratch.LOCK).touch()
+    (dead / work.LOCK).touch()
     (dead / "recording.mcap").write_bytes(b"x")
     (tmp_path / "of-others").mkdir()
     with living.folder() as folder:
-        other = scratch.Scratch(tmp_path)
+        other = work.Scratch(tmp_path)
         assert folder.is_dir()
         assert not dead.exists()
     assert not folder.exists()
@@ -289,8 +289,8 @@ def test_scratch_of_dead_processes_is_swept_and_that_of_living_ones_stays(tmp_pa
 def test_scratch_that_cannot_be_made_is_the_fault_of_storage(drives, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="file: cannot be used as scratch: File exists"):
-        scratch.Scratch(tmp_path / "file")
-    own = scratch.Scratch(tmp_path / "s")
+        work.Scratch(tmp_path / "file")
+    own = work.Scratch(tmp_path / "s")
     (folder,) = (tmp_path / "s").iterdir()
     shutil.rmtree(folder)  # as one who tidies up may do it
     with pytest.raises(StorageError, match=rf"{folder}: No such file or directory"), own.folder():

@@ -13,7 +13,7 @@ from PIL import Image
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset.tables.outline import outline_of_png
+from edgefirst_ros.dataset.tables.write import outline_of_png
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.pipeline import output, samples
 from edgefirst_ros.pipeline.encoding import outline_into

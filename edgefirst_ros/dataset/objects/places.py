@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, StoredObject, is_remote
-from edgefirst_ros.dataset.objects.store import Store, open_store
-from edgefirst_ros.dataset.objects.transfer import download
+from edgefirst_ros.dataset.objects.store import Store, download, open_store
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
 from edgefirst_ros.streams import RECORDINGS
 

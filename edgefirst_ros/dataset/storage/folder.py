@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.dataset.names import KINDS, Member, MemberIndex, member_name, parse_member, safe_name
-from edgefirst_ros.dataset.storage.atomic import sync_disk
 from edgefirst_ros.dataset.storage.lock import (
     NEW_FILE,
     OPEN_FOLDER,
@@ -22,6 +21,7 @@ from edgefirst_ros.dataset.storage.lock import (
     open_file,
     open_folder,
     reporting,
+    sync_disk,
     write_at,
 )
 from edgefirst_ros.dataset.storage.space import StillThere

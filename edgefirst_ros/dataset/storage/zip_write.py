@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import MemberIndex, parse_member
-from edgefirst_ros.dataset.storage.atomic import WriteBehind
 from edgefirst_ros.dataset.storage.lock import (
+    WriteBehind,
     byte_views,
     claim_file,
     give_back,

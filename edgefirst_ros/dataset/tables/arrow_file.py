@@ -21,7 +21,7 @@ import pyarrow.ipc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.tables.rings import is_valid
+from edgefirst_ros.dataset.tables.values import is_valid
 from edgefirst_ros.errors import DatasetError, TooLargeError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 

@@ -15,8 +15,19 @@ import pyarrow.compute as pc
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.json_form import LAYOUT, NestedFile
-from edgefirst_ros.dataset.tables.rings import is_valid, split, strip_broken_rings
-from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, arrays, cast_values, fixed, is_list, is_text, numbers_of
+from edgefirst_ros.dataset.tables.values import (
+    LAYOUTS,
+    Tally,
+    arrays,
+    cast_values,
+    fixed,
+    is_list,
+    is_text,
+    is_valid,
+    numbers_of,
+    split,
+    strip_broken_rings,
+)
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 

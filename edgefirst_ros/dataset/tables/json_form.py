@@ -24,8 +24,18 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists, numpy_type
-from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, cast_values, converted, fixed, numbers_of
+from edgefirst_ros.dataset.tables.values import (
+    LAYOUTS,
+    Tally,
+    cast_values,
+    converted,
+    fixed,
+    is_valid,
+    lengths,
+    lists,
+    numbers_of,
+    numpy_type,
+)
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, stored
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits

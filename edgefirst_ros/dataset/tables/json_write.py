@@ -16,7 +16,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.tables.json_form import BOX3D, KEYS, POSE
-from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
+from edgefirst_ros.dataset.tables.values import is_valid, lengths, lists
 
 OF_SAMPLE = tuple(c.name for c in schema.WORKING.values() if c.level in ("identity", "sample"))
 PARSED = ("labels", "category_metadata")

@@ -17,11 +17,10 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key, find
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
-from edgefirst_ros.dataset.storage.atomic import Replacement, keep_copy
-from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.lock import Replacement, keep_copy, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.tables.json_form import NestedTable
-from edgefirst_ros.dataset.tables.rings import is_valid
+from edgefirst_ros.dataset.tables.values import is_valid
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.dataset.validate.report import Subject, is_readable
 from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken

@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
 from edgefirst_ros.dataset.sequences import parsed
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
-from edgefirst_ros.dataset.tables.rings import is_valid
+from edgefirst_ros.dataset.tables.values import is_valid
 from edgefirst_ros.dataset.verdict import Check, Level, worst
 from edgefirst_ros.errors import DatasetError, counted, printable
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits

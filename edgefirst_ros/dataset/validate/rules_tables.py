@@ -16,8 +16,15 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.rings import is_valid, lengths, separated
-from edgefirst_ros.dataset.tables.values import LAYOUTS, cast_values, drop_broken_rings, is_list
+from edgefirst_ros.dataset.tables.values import (
+    LAYOUTS,
+    cast_values,
+    drop_broken_rings,
+    is_list,
+    is_valid,
+    lengths,
+    separated,
+)
 from edgefirst_ros.dataset.validate.report import (
     KEY,
     Found,

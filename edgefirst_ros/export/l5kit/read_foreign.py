@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, RowRules, Rows
 from edgefirst_ros.dataset.tables.write import seal_annotations
@@ -24,7 +25,6 @@ from edgefirst_ros.export.l5kit.write import AGENT, FRAME, LABELS, NOTHING, SCEN
 from edgefirst_ros.export.l5kit.zarr2 import RecordArray, Records
 from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.limits import Budget, Limits
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.transforms import BASE, HULL, Floats, inverse, pose
 
 Row = dict[str, object]

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export.drive import Boxes, Drive, describe_sources, drives
 from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
 from edgefirst_ros.export.output import NO_HOME, LossReport
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.transforms import Floats
 
 PREFIX = "PERCEPTION_LABEL_"

@@ -16,9 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.tables.outline import scores_lost
+from edgefirst_ros.counts import Progress
+from edgefirst_ros.dataset.tables.write import scores_lost
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import LONGEST_PART, read_file
 from edgefirst_ros.export.labels.foreign import (
@@ -40,8 +43,6 @@ from edgefirst_ros.export.labels.pictures import (
     put_pictures,
     report_pictures,
 )
-from edgefirst_ros.export.labels.rle import mask_of, runs_of, unpacked
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.export.output import LossReport
+
 
 FILE = "instances.json"
 STANDARD = ("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "keypoints", "num_keypoints")
@@ -512,3 +514,54 @@ def _hashable(value: Any) -> Any:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+
+
+LONGEST_RUN = 1 << 40
+"""No run is as long; numbers beyond are rejected while they are read."""
+
+
+def runs_of(mask: NDArray[np.bool_]) -> list[int]:
+    """Return the lengths of the runs of a mask (height, width)."""
+    flat = np.ascontiguousarray(mask.T).reshape(-1)
+    turns = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    runs: list[int] = np.diff(np.concatenate(([0], turns, [len(flat)]))).tolist()
+    return [0, *runs] if len(flat) and flat[0] else runs
+
+
+def mask_of(runs: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return the mask (height, width) of runs; `size` is width and height. Raises ValueError where they do not fit."""
+    width, height = size
+    counts = np.asarray(runs)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise ValueError("runs are not a list of lengths")
+    if int(counts.sum()) != width * height or (counts > width * height).any():
+        raise ValueError(f"runs of {int(counts.sum())} pixels for {width} x {height}")
+    values = np.zeros(len(counts), np.bool_)
+    values[1::2] = True
+    return np.ascontiguousarray(np.repeat(values, counts).reshape(width, height).T)
+
+
+def unpacked(text: str) -> list[int]:
+    """Return the runs in the text that COCO packs them into. Raises ValueError where it is none."""
+    found: list[int] = []
+    number = shift = 0
+    for character in text:
+        code = ord(character) - 48
+        if not 0 <= code < 64:
+            raise ValueError(f"{character!r} does not come in packed runs")
+        number |= (code & 0x1F) << shift
+        shift += 5
+        if shift > 60:
+            raise ValueError("a run is too long")
+        if not code & 0x20:
+            if code & 0x10:
+                number -= 1 << shift
+            if len(found) > 2:
+                number += found[-2]
+            if not 0 <= number < LONGEST_RUN:
+                raise ValueError("a run is not a length")
+            found.append(number)
+            number = shift = 0
+    if shift:
+        raise ValueError("packed runs end within a run")
+    return found

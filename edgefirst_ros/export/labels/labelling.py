@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.annotate import table_of
 from edgefirst_ros.dataset.label_names import described, list_conflicts, pairs_of
@@ -25,7 +26,6 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
 from edgefirst_ros.export.labels.pictures import LISTS, LabelRows, extent_of, size_of, stem_of
 from edgefirst_ros.export.output import LossReport
-from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from edgefirst_ros.export.labels.foreign import ForeignLabels, Row

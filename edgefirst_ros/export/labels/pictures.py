@@ -21,8 +21,8 @@ from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
 from edgefirst_ros.dataset.schema import VERSIONS, WORKING
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations
-from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.tables.values import converted
+from edgefirst_ros.dataset.tables.write import outline_of_png
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.export.importing import check_member_name
 from edgefirst_ros.export.output import ahead

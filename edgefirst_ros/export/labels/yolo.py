@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgefirst_ros.config.yaml_file import read_yaml
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.tables.outline import scores_lost
+from edgefirst_ros.dataset.tables.write import scores_lost
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.importing import NOT_FOLLOWED, TEXT, read_file, refuse_deep
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row
@@ -32,7 +33,6 @@ from edgefirst_ros.export.labels.pictures import (
     put_pictures,
     report_pictures,
 )
-from edgefirst_ros.progress import Progress
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset

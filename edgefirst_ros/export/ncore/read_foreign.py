@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
@@ -38,7 +39,6 @@ from edgefirst_ros.export.ncore.library import (
 )
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import Budget, Limits
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import judge
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.png import encode_gray

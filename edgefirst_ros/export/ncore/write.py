@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros import streams
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
@@ -36,7 +37,6 @@ from edgefirst_ros.export.ncore.components import (
 )
 from edgefirst_ros.export.ncore.library import CUBE, EARTH, RIG, WORLD, components, library
 from edgefirst_ros.export.output import LossReport, ahead
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.png import check_png, png_chunks

@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.atomic import WriteBehind
-from edgefirst_ros.dataset.storage.lock import byte_views, open_file, write_at
+from edgefirst_ros.dataset.storage.lock import WriteBehind, byte_views, open_file, write_at
 from edgefirst_ros.dataset.storage.zip_read import Container
 from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.counts import UNDECODABLE
+from edgefirst_ros.counts import UNDECODABLE, Progress
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
@@ -48,7 +48,6 @@ from edgefirst_ros.export.roverd.channels import (
 )
 from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Budget, Limits
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import edgefirst_ros
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import MAX_PIXELS, Sample
@@ -47,7 +48,6 @@ from edgefirst_ros.export.roverd.channels import (
     write_json,
     write_meta,
 )
-from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.transforms import BASE, Floats, rotation

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import Settings
+from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.sample import Sample
@@ -21,7 +22,6 @@ from edgefirst_ros.dataset.storage.lock import create_anew
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, need
 from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
-from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.recording import recorded
 from edgefirst_ros.report.run import Wanted, refuse_settings, wanted_of
 from edgefirst_ros.report.subject import ReportSubject

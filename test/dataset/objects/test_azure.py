@@ -16,8 +16,7 @@ import pytest
 import edgefirst_ros
 from edgefirst_ros.dataset.objects.bucket import describe
 from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.dataset.objects.transfer import upload_dataset
+from edgefirst_ros.dataset.objects.store import open_store, upload_dataset
 from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.synthetic import Recipe, write_recording
 

@@ -14,8 +14,7 @@ from email.utils import formatdate
 import pytest
 
 from edgefirst_ros.dataset.objects.location import Location, ReplacedError, StoredObject
-from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.dataset.objects.transfer import download
+from edgefirst_ros.dataset.objects.store import download, open_store
 from edgefirst_ros.errors import ObjectStoreError
 
 pytest.importorskip("obstore")

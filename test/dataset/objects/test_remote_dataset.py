@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import edgefirst_ros
-from edgefirst_ros.dataset.objects.transfer import upload_dataset
+from edgefirst_ros.dataset.objects.store import upload_dataset
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.synthetic import Recipe, write_recording
 

@@ -11,7 +11,7 @@ import pytest
 
 import edgefirst_ros
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset.objects.transfer import upload_dataset
+from edgefirst_ros.dataset.objects.store import upload_dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.synthetic import Recipe, write_recording
 

@@ -14,8 +14,7 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects import bucket
 from edgefirst_ros.dataset.objects.bucket import Patience
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
-from edgefirst_ros.dataset.objects.store import open_store, remove_partials
-from edgefirst_ros.dataset.objects.transfer import download, upload_dataset
+from edgefirst_ros.dataset.objects.store import download, open_store, remove_partials, upload_dataset
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, StorageError, UsageError
 
 LARGE = os.urandom((11 << 20) + 7)

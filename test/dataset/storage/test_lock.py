@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
-from edgefirst_ros.dataset.storage import atomic
+from edgefirst_ros.dataset.storage import lock
 from edgefirst_ros.dataset.storage.lock import claim_file, refuse_planted, reopen_file, write_at
 from edgefirst_ros.errors import DatasetError, InUseError
 
@@ -110,7 +110,7 @@ def test_a_disk_that_takes_nothing_and_says_nothing_is_an_error(tmp_path, monkey
 
 def test_a_system_that_cannot_sync_one_disk_syncs_all(monkeypatch):
     calls = []
-    monkeypatch.setattr(atomic.ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.setattr(lock.ctypes, "CDLL", lambda *_, **__: object())
     monkeypatch.setattr(os, "sync", lambda: calls.append("sync"))
-    atomic.sync_disk(0)
+    lock.sync_disk(0)
     assert calls == ["sync"]

@@ -3,7 +3,7 @@
 
 import os
 
-from edgefirst_ros.dataset.storage.atomic import WriteBehind
+from edgefirst_ros.dataset.storage.lock import WriteBehind
 
 MEGABYTE = 1 << 20
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, split, strip_broken_rings
+from edgefirst_ros.dataset.tables.values import is_valid, join, lengths, split, strip_broken_rings
 from edgefirst_ros.dataset.tables.write import even_batches, rebuilt
 
 

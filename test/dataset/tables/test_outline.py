@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from edgefirst_ros.dataset.tables.outline import outline, outline_of_png
+from edgefirst_ros.dataset.tables.write import outline, outline_of_png
 from edgefirst_ros.errors import DatasetError
 
 MASKS = arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 9)))

@@ -4,7 +4,7 @@
 import pyarrow as pa
 import pytest
 
-from edgefirst_ros.dataset.storage.atomic import Replacement
+from edgefirst_ros.dataset.storage.lock import Replacement
 from edgefirst_ros.errors import DatasetError
 
 

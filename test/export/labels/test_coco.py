@@ -15,8 +15,8 @@ from labelled_dataset import HOSTILE, OTHER, boxes, write
 from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
+from edgefirst_ros.export.labels.coco import mask_of, runs_of, unpacked
 from edgefirst_ros.export.labels.labelling import label
-from edgefirst_ros.export.labels.rle import mask_of, runs_of, unpacked
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
 coco_tools = pytest.importorskip("pycocotools.coco", reason="pycocotools is not installed")
