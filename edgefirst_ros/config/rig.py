@@ -58,7 +58,7 @@ class Rig(Model):
     """The sensors of a vehicle by their keys, and topics that are left out."""
 
     sensors: dict[str, RigSensor] = Field(default_factory=dict)
-    base_frame: str | None = setting(None, "Frame of the vehicle, such as base_link")
+    base_frame: str | None = setting(None, "Frame of the vehicle in the transforms, if it is not named base_link")
     unused: tuple[str, ...] = setting((), "Globs of topics that are left out without a word")
 
     @model_validator(mode="before")

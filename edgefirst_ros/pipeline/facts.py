@@ -63,7 +63,7 @@ def open_calibration(roles: Roles, frame_ids: Mapping[str, str | None] = Mapping
     for key, topic in roles.cameras.items():
         infos = roles.infos.get(key, Infos(None, frozenset()))
         found[key] = PictureFacts(topic, infos.own, infos.among, frame_ids.get(topic))
-    return Calibration(found)
+    return Calibration(found, roles.base_frame)
 
 
 @dataclass(frozen=True, slots=True)

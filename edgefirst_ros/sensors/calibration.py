@@ -67,12 +67,15 @@ class Calibration:
     Owns: one thread calls `take`; another one may set the size of pictures.
     """
 
-    def __init__(self, cameras: Mapping[str, PictureFacts] = MappingProxyType({})) -> None:
-        """`cameras`: facts by camera (`camera`, `camera.left`).
+    def __init__(
+        self, cameras: Mapping[str, PictureFacts] = MappingProxyType({}), base_frame: str | None = None
+    ) -> None:
+        """`cameras`: facts by camera (`camera`, `camera.left`); `base_frame`: the vehicle's, if not base_link.
 
         Without a camera of the frames, the first CameraInfo that is not another camera's counts.
         """
         self.cameras = dict(cameras)
+        self._base_frame = base_frame
         self.sensor_frames: dict[str, str] = {}
         """{sensor: frame_id of its first message}, but for frames named as on the device: `lidar` of `lidar.points`."""
         self._framed: set[str] = set()
@@ -127,8 +130,24 @@ class Calibration:
 
     @property
     def static_transforms(self) -> list[dict[str, Any]]:
-        """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}], rotation as sent."""
-        return [self._transforms[key].value for key in sorted(self._transforms)]
+        """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}], rotation as sent.
+
+        The vehicle's frame of another name has a transform to base_link that moves nothing.
+        """
+        return [*(self._transforms[key].value for key in sorted(self._transforms)), *self._vehicle()[0]]
+
+    def _vehicle(self) -> tuple[list[dict[str, Any]], str]:
+        """Return the transform from a vehicle's frame of another name to base_link, or why it is not used."""
+        from edgefirst_ros.sensors.transforms import BASE  # numpy: who opens a dataset needs none
+
+        named, frames = self._base_frame, {frame for key in self._transforms for frame in key}
+        if named in (None, BASE):
+            return [], ""
+        if BASE in frames or named not in frames:
+            why = f"there is a frame {BASE}" if BASE in frames else "no static transform has this frame"
+            return [], f"rig: base_frame: {named} is not used: {why}"
+        still = {"translation": [0.0, 0.0, 0.0], "rotation": [0.0, 0.0, 0.0, 1.0]}
+        return [{"parent": named, "child": BASE, **still}], ""
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -158,6 +177,7 @@ class Calibration:
                     f"camera/info: {', '.join(sorted(may_be))} is not used for {pictures.topic}: expected one topic "
                     f"with the frame_id {pictures.frame_id!r} or the size of its pictures"
                 )
+        found += filter(None, [self._vehicle()[1]])
         for parent, child in sorted(self._transforms):
             if self._transforms[parent, child].changed is not None:
                 name = f"tf_static from {parent} to {child}"

@@ -128,6 +128,8 @@ class Roles:
     """True if a role was assigned by type alone, or is open as several topics could be meant."""
     missing: tuple[str, ...] = ()
     """Keys of the rig without a topic in the recording."""
+    base_frame: str | None = None
+    """Frame of the vehicle that the rig names; None: base_link."""
 
     @property
     def camera(self) -> bool:
@@ -174,15 +176,15 @@ class _Finder:
     prefix: str | None = None
     cameras: Cameras | None = None
     """None where the reference is not a camera."""
-    given: set[str] = field(default_factory=set)
-    """Topics that the rig gives to a sensor, or leaves alone: no other role takes them."""
+    given: dict[str, str] = field(default_factory=dict)
+    """Topics that the rig gives to a sensor, or leaves alone, and their keys: no other role takes them."""
     missing: list[str] = field(default_factory=list)
     """Keys of the rig without a topic."""
 
     def named(self, key: str, types: Collection[str], settings: Settings, part: str = "topic") -> str | None:
         """Return the topic that the rig, or a short form of it, gives to a key; None without one.
 
-        Raises UsageError if a glob does not match one topic, or the topic has another type.
+        Raises UsageError if a glob does not match one topic, or the topic has another type or another key.
         """
         name = getattr(settings.sensor(key), part)
         if name is None:
@@ -211,21 +213,15 @@ class _Finder:
                 f"rig: {where}: {topic} is {self.topics[topic]}, expected {' or '.join(types)}; "
                 f"there are {nearest_first(name, fitting) if fitting else 'no such topics'}"
             )
-        self.given.add(topic)
+        owner = self.given.setdefault(topic, where)
+        if owner not in ("", where) and part == "topic":
+            raise UsageError(f"rig: {where}: {topic} is the topic of {owner}; expected one of its own")
         return topic
 
     def other_cameras(self, settings: Settings) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """Return the topics that the rig gives to cameras in addition to the one of the frames, and their CameraInfo.
-
-        Raises UsageError if one topic is given to two of them.
-        """
+        """Return the topics that the rig gives to cameras beside the one of the frames, and their CameraInfo."""
         keys = [sensor.key for sensor in settings.companions if sensor.form == "camera"]
         found = {key: self.named(key, CAMERA_TYPES, settings) for key in keys}
-        twice = [
-            key for n, key in enumerate(keys) if found[key] in [found[k] for k in keys[:n] if found[k] is not None]
-        ]
-        if twice:
-            raise UsageError(f"rig: {twice[0]}: {found[twice[0]]} is another camera's topic; expected one of its own")
         return found, {key: self.named(key, (CAMERA_INFO,), settings, "info") for key in keys}
 
     def only_companions(self, found: dict[str, str], settings: Settings, radars: Container[str]) -> None:
@@ -434,7 +430,7 @@ def choose_topics(
     Raises UsageError where several topics could be meant or the named one is not there, RecordingError without a
     camera. `live`: a named topic in addition to the reference may still come, and is not an error.
     """
-    finder = _Finder(topics, live, given={topic for topic in topics if settings.is_left_alone(topic)})
+    finder = _Finder(topics, live, given={topic: "" for topic in topics if settings.is_left_alone(topic)})
     given, others = finder.other_cameras(settings)
     in_rig = settings.rig.sensors if settings.rig is not None else {}
 
@@ -522,6 +518,7 @@ def choose_topics(
         notes=(*finder.notes, *finder.preferred),
         guessed=bool(finder.notes),
         missing=tuple(finder.missing),
+        base_frame=settings.rig.base_frame if settings.rig is not None else None,
     )
 
 

@@ -17,6 +17,7 @@ import yaml
 from bags import messages, together, write
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
+from pose_recordings import ODOMETRY, add_messages, poses
 from same_dataset import assert_same_dataset, frame_of, frames, members
 from typer.testing import CliRunner
 
@@ -26,7 +27,7 @@ from edgefirst_ros.cli.info import recording_facts
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.report.projection import NotProjectableError, project
-from edgefirst_ros.synthetic import Recipe, write_recording
+from edgefirst_ros.synthetic import START, Recipe, write_recording
 from edgefirst_ros.synthetic.scene import LIDAR
 
 RIGS = Path(__file__).parents[2] / "config" / "rigs"
@@ -185,6 +186,60 @@ def test_a_key_without_a_topic_is_missing_in_the_metadata(plain, tmp_path):
     outcome = convert(plain[0], tmp_path, rig={"lidar.points": "/mine"})
     metadata = pyarrow.ipc.open_file(outcome.paths.frames).schema.metadata
     assert json.loads(metadata[b"missing"]) == ["lidar.points"]
+
+
+BOXES = {"camera", "camera/info", "lidar/points", "fusion/boxes3d", "tf_static", "gps", "imu"}
+
+
+@pytest.mark.parametrize("frame", ["ego_frame", "base_link", "elsewhere"])
+def test_the_vehicle_has_the_frame_that_the_rig_names(recording, tmp_path, frame):
+    """`ego_frame` is base_link in a drive that calls it so."""
+    plain = recording(**SMALL, topics=BOXES)
+    odometry = poses(
+        ODOMETRY, lambda at: (((at - START) / 1e9, 2.0, 0.0), (0.0, 0.0, 0.6, 0.8)), START, 1.0, child="lidar"
+    )
+    named = add_messages(plain, tmp_path / "named" / plain.name, odometry)
+    other = [(s, c, replace(m, data=m.data.replace(b"base_link\0", b"ego_frame\0"))) for s, c, m in messages(named)]
+    (tmp_path / "other").mkdir()
+    other = write(tmp_path / "other" / plain.name, other)
+    given = named if frame == "base_link" else other
+    expected, found = convert(named, tmp_path / "a"), convert(given, tmp_path / "b", rig={"base_frame": frame})
+    rows = [pyarrow.ipc.open_file(outcome.paths.arrow).read_all() for outcome in (expected, found)]
+    metadata = [Dataset(outcome.paths.container).metadata for outcome in (expected, found)]
+    if frame == "elsewhere":
+        assert any("base_frame: elsewhere is not used: no static transform" in note for note in found.notes)
+        assert metadata[1].get("box3d_frame") != "base_link" == metadata[0]["box3d_frame"]
+        return
+    assert not any("base_frame" in note for note in found.notes)
+    assert rows[0].num_rows > 0 < rows[0]["box3d"].drop_null().length()
+    assert rows[0].equals(rows[1])
+    assert metadata[0]["box3d_frame"] == metadata[1]["box3d_frame"] == "base_link"
+    assert metadata[0]["pose_source"] == metadata[1]["pose_source"]
+    for column in ("pose_position", "pose_orientation"):
+        one, other = (np.array(frames(o.paths.frames)[column].drop_nulls().to_list()) for o in (expected, found))
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    points = np.array([[20.0, 1.0, 0.5], [30.0, -4.0, 0.0]])
+    one, other = (
+        project(points, "lidar", Dataset(o.paths.container).calibration(plain.stem)).pixels for o in (expected, found)
+    )
+    np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("lidar.points", "lidar.points.rear"),
+        ("radar.cube", "radar.cube.rear"),
+        ("radar.targets", "lidar.points"),
+        ("radar.targets.a", "radar.targets.b"),
+        ("camera", "camera.left"),
+    ],
+)
+def test_a_topic_of_two_keys_is_refused_by_their_names(plain, tmp_path, keys):
+    topics = {"camera": "/camera/jpeg", "radar.cube": "/radar/cube", "radar.targets": "/radar/targets"}
+    topic = topics.get(".".join(keys[0].split(".")[:2]), "/lidar/points")
+    with pytest.raises(UsageError, match=rf"rig: ({'|'.join(keys)}): {topic} is the topic of ({'|'.join(keys)}); exp"):
+        convert(plain[0], tmp_path, rig=dict.fromkeys(keys, topic))
 
 
 # ---- several instances of a sensor ---------------------------------------------------------------
