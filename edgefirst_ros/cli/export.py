@@ -43,6 +43,9 @@ def export(
         float | None,
         typer.Option(metavar="S", help="For nuscenes: length of a scene; default: a sequence is one scene."),
     ] = None,
+    undistort: Annotated[
+        bool | None, typer.Option("--undistort", help="For nuscenes: take the lens distortion out of the pictures.")
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -93,6 +96,7 @@ def export(
             labels=labels,
             keyframe_rate=keyframe_rate,
             scene_seconds=scene_seconds,
+            undistort=undistort,
             store=store,
             pictures=pictures,
             by_group=by_group,

@@ -332,7 +332,7 @@ def export(
         with progress(quiet=as_json) as show:
             code = export_together(layout, datasets, to, target, scratch, show)
         done = {"out": target, "datasets": len(datasets)}
-        say(json.dumps(done) if as_json else f"{counted(len(datasets), 'dataset')} in {show_path(Path(out))}")
+        say(json.dumps(done) if as_json else f"{counted(len(datasets), 'dataset')} in {show_path(out)}")
         raise typer.Exit(code)
     records = results(
         export_one,

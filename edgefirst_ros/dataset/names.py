@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,8 +71,8 @@ def parse_member(name: str) -> Member | None:
     match = _MEMBER.fullmatch(name)
     if match is None or match["sequence"] in (".", "..") or "\\" in name or "\0" in name:
         return None
-    frame, kind = int(match["frame"]), match["kind"]
-    return Member(match["sequence"], frame, kind) if frame <= MAX_FRAME and streams.form_of(kind) else None
+    frame, kind = int(match["frame"]), sys.intern(match["kind"])  # they are kept, of every member
+    return Member(sys.intern(match["sequence"]), frame, kind) if frame <= MAX_FRAME and streams.form_of(kind) else None
 
 
 @functools.lru_cache(maxsize=256)  # asked of every member

@@ -85,6 +85,7 @@ SYSTEMS |= {
             "keyframe_rate": "keyframes a second; all other messages are sweeps",
             "scene_seconds": "length of a scene in s",
             "labels": "categories of nuScenes by label, over the usual ones",
+            "undistort": "take the distortion out of the pictures",
         },
         joins=True,
     )

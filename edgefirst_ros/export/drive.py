@@ -13,11 +13,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.names import Key
+from edgefirst_ros.dataset.query import KEY, Samples, keys_of
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.transforms import (
@@ -38,12 +39,6 @@ WAYS = (
     "[map, base_link]}), or messages of GPS and IMU"
 )
 """Ways to have poses, for messages."""
-
-
-def measured(row: Mapping[str, Any], kind: str) -> int:
-    """Return the stamp of a member, ns since the epoch: its own in the frames row, else that of the sample."""
-    columns = [f"{sensor.column}_timestamp" for sensor in of_columns(row) if kind in sensor.kinds]
-    return int(next((row[name] for name in columns if row.get(name) is not None), row["timestamp"]))
 
 
 @dataclass(frozen=True)
@@ -67,42 +62,65 @@ class Drive:
 
     dataset: Dataset
     name: str
-    samples: Sequence[Sample]
+    samples: Samples
     """Samples sorted by stamp."""
     stamps: NDArray[np.int64]
     """(N,) ns since the epoch, strictly rising."""
-    rows: Sequence[Mapping[str, Any]]
+    table: pl.DataFrame
     """Frames row of each sample."""
 
     def __len__(self) -> int:
         return len(self.samples)
 
+    def row(self, number: int) -> dict[str, Any]:
+        """Return the frames row of a sample."""
+        return self.table.row(number, named=True)
+
+    def stamp_of(self, kind: str, number: int) -> int:
+        """Return the stamp of a member of a sample, ns since the epoch: its own, else that of the sample."""
+        if kind not in self._stamps:
+            own = [f"{sensor.column}_timestamp" for sensor in of_columns(self.table.columns) if kind in sensor.kinds]
+            there = [*(name for name in own if name in self.table.columns), "timestamp"]
+            self._stamps[kind] = self.table.select(pl.coalesce(there).cast(pl.Int64)).to_series().to_numpy()
+        return int(self._stamps[kind][number])
+
+    @cached_property
+    def _stamps(self) -> dict[str, NDArray[np.int64]]:
+        """Stamps of all samples, by the kinds that were asked for."""
+        return {}
+
     # ---- where the vehicle was -------------------------------------------------------------
     @cached_property
     def placed(self) -> NDArray[np.bool_]:
         """(N,) bool: the position of a sample is known; its altitude may be unknown."""
-        found = np.array([[row.get(name) for name in ("latitude", "longitude")] for row in self.rows], float)
-        known: NDArray[np.bool_] = np.isfinite(found).all(1)  # None is NaN
+        known: NDArray[np.bool_] = np.isfinite(self.lla[:, 0]) & np.isfinite(self.lla[:, 1])
         return known
+
+    @cached_property
+    def lla(self) -> Floats:
+        """(N, 3) latitude and longitude in degrees, altitude in m; NaN where unknown."""
+        names = ("latitude", "longitude", "altitude")
+        return np.column_stack([self.values(name, 1) for name in names])
 
     @cached_property
     def turned(self) -> NDArray[np.bool_]:
         """(N,) bool: the attitude of a sample is known."""
-        found = self._values("orientation", 4)
+        found = self.values("orientation", 4)
         known: NDArray[np.bool_] = np.isfinite(found).all(1) & (found != 0).any(1)
         return known
 
     @cached_property
     def posed(self) -> NDArray[np.bool_]:
         """(N,) bool: the frames table has a pose of a sample."""
-        place, turn = (self._values(name, width) for name, width in (("pose_position", 3), ("pose_orientation", 4)))
+        place, turn = (self.values(name, width) for name, width in (("pose_position", 3), ("pose_orientation", 4)))
         known: NDArray[np.bool_] = np.isfinite(place).all(1) & np.isfinite(turn).all(1) & (turn != 0).any(1)
         return known
 
-    def _values(self, name: str, width: int) -> Floats:
+    def values(self, name: str, width: int) -> Floats:
         """Return (N, width) values of a column of the frames table, NaN where unknown."""
-        given = [row.get(name) for row in self.rows]
-        return np.array([[np.nan] * width if value is None else value for value in given], float)
+        given = self.table[name].to_list() if name in self.table.columns else [None] * len(self)
+        unknown = np.nan if width == 1 else [np.nan] * width
+        return np.array([unknown if value is None else value for value in given], float).reshape(-1, width)
 
     @cached_property
     def has_poses(self) -> bool:
@@ -134,8 +152,7 @@ class Drive:
 
         An unknown altitude is between its neighbours', so that a fix without one is not a jump; 0 where none is known.
         """
-        names = ("latitude", "longitude", "altitude")
-        found = np.array([[row.get(name) for name in names] for row in self.rows], float)  # None is NaN
+        found = self.lla.copy()
         known = np.isfinite(found[:, 2])
         found[:, 2] = np.interp(self.stamps, self.stamps[known], found[known, 2]) if known.any() else 0.0
         found[~self.located] = np.nan
@@ -151,7 +168,7 @@ class Drive:
             )
         found = np.full((len(self), 4, 4), np.nan)
         known = np.flatnonzero(self.located)
-        turns = rotation([self.rows[n]["orientation"] for n in known.tolist()])
+        turns = rotation(self.values("orientation", 4)[known])
         found[known] = world_to_ecef(*self.geodetic[known].T) @ pose(turns, np.zeros(3))
         return found
 
@@ -167,15 +184,15 @@ class Drive:
         if not self.has_poses:
             return self.rig_in(self.world_to_ecef)
         found = np.full((len(self), 4, 4), np.nan)
-        places = self._values("pose_position", 3)
-        turns = rotation(self._values("pose_orientation", 4)[self.posed])
+        places = self.values("pose_position", 3)
+        turns = rotation(self.values("pose_orientation", 4)[self.posed])
         found[self.posed] = pose(turns, (places - self.origin)[self.posed])
         return found
 
     @cached_property
     def origin(self) -> Floats:
         """(3,) float64: origin of the world in `pose_frame`, m."""
-        first: Floats = self._values("pose_position", 3)[int(np.argmax(self.posed))]
+        first: Floats = self.values("pose_position", 3)[int(np.argmax(self.posed))]
         return first
 
     @property
@@ -237,16 +254,19 @@ class Drive:
         frame = self.dataset.metadata.get("box3d_frame", BASE)
         return move_boxes(boxes, self.statics.get(frame, np.eye(4)))
 
+    def box_rows(self, kept: Sequence[int]) -> pl.DataFrame:
+        """Return the rows with a box in space of the samples `kept`, in that order; `place` is that in `kept`."""
+        frames = pl.Series([self.samples[n].frame for n in kept], dtype=pl.Int64)
+        wanted = pl.DataFrame({"name": self.name, "frame": frames}).with_row_index("place")
+        table = self.dataset.annotations
+        columns = table.select("box3d", "box3d_score", "label", "object_id")  # masks stay where they are
+        given = keys_of(table, self.dataset.paths.arrow).with_columns(columns).drop_nulls("box3d")
+        return wanted.join(given, KEY, nulls_equal=True, maintain_order="left_right")
+
     def read_boxes(self, kept: Sequence[int]) -> Boxes:
         """Return the boxes in space of the samples `kept`. Raises DatasetError for boxes of another form."""
-        table, places = self.dataset.annotation_rows
-        if "box3d" not in self.dataset.annotation_columns:
-            return Boxes(np.zeros(0, np.intp), np.zeros((0, 6)), np.zeros(0, np.float32), [], [])
-        spans = [places.get(self.samples[n].key, (0, 0)) for n in kept]
-        rows = np.concatenate([np.arange(start, start + count) for start, count in spans])
-        frame = np.repeat(np.arange(len(kept)), [count for _, count in spans])
-        there = table["box3d"].is_not_null().to_numpy()[rows]
-        part, frame = table[rows[there]], frame[there]
+        part = self.box_rows(kept)
+        frame = part["place"].cast(pl.Int64).to_numpy()
         box = np.array(part["box3d"].to_list(), float)
         if len(box) and box.shape[1:] != (6,):
             raise DatasetError(f"{self.dataset.paths.arrow}: box3d must have 6 numbers")
@@ -294,20 +314,22 @@ def drives(dataset: Dataset) -> list[Drive]:
             f"{dataset.paths.frames}: not there, so the stamps of the samples are unknown; convert the recording "
             "with edgefirst-ros to have it"
         )
-    by_name: dict[str, list[Sample]] = {}
+    by_name: dict[str, list[Key]] = {}
     for sample in dataset.samples():
-        by_name.setdefault(sample.name, []).append(sample)
+        by_name.setdefault(sample.name, []).append(sample.key)
     if not by_name:
         raise DatasetError(f"{dataset.container.path}: has no samples")
-    return [_drive(dataset, name, samples) for name, samples in by_name.items()]
+    return [_drive(dataset, dataset.frames, name, keys) for name, keys in by_name.items()]
 
 
-def _drive(dataset: Dataset, name: str, samples: list[Sample]) -> Drive:
-    rows = [sample.row for sample in samples]
-    without = [sample.frame for sample, row in zip(samples, rows, strict=True) if row.get("timestamp") is None]
-    if without:
-        raise DatasetError(f"{dataset.paths.frames}: {len(without)} samples of {name!r} have no stamp, as {without[0]}")
-    stamps = np.array([row["timestamp"] for row in rows], np.int64)
+def _drive(dataset: Dataset, frames: pl.DataFrame, name: str, keys: list[Key]) -> Drive:
+    rows = pl.Series([dataset.frame_rows.get(key) for key in keys], dtype=pl.UInt32)
+    given = frames.get_column("timestamp", default=pl.Series([None] * frames.height)).gather(rows)
+    without = given.is_null().arg_true()
+    if len(without):
+        first = keys[without[0]].frame
+        raise DatasetError(f"{dataset.paths.frames}: {len(without)} samples of {name!r} have no stamp, as {first}")
+    stamps = given.cast(pl.Int64).to_numpy()
     order = np.argsort(stamps, kind="stable")
     stamps = stamps[order]
     if len(stamps) > 1 and (np.diff(stamps) <= 0).any():
@@ -315,7 +337,9 @@ def _drive(dataset: Dataset, name: str, samples: list[Sample]) -> Drive:
         raise DatasetError(
             f"{dataset.paths.frames}: two samples of {name!r} have the stamp {twice}; a time must be one"
         )
-    return Drive(dataset, name, [samples[n] for n in order], stamps, [rows[n] for n in order])
+    rows = rows.gather(order)
+    table = frames.slice(rows[0], len(rows)) if (rows.diff().drop_nulls() == 1).all() else frames[rows]
+    return Drive(dataset, name, Samples(dataset, [keys[n] for n in order]), stamps, table)
 
 
 def is_class_mask(row: Mapping[str, Any]) -> bool:
@@ -325,8 +349,6 @@ def is_class_mask(row: Mapping[str, Any]) -> bool:
 
 def class_masks(dataset: Dataset) -> dict[Key, int]:
     """Return {sample: first annotation row that `is_class_mask`}, for samples that have one."""
-    import polars as pl
-
     table, rows = dataset.annotation_rows
     if table.schema.get("mask") != pl.Binary:
         return {}

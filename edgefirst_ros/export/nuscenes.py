@@ -8,14 +8,17 @@ Source: the schema of nuScenes v1.0, and nuscenes-devkit 1.2 (NuScenes, LidarPoi
 
 from __future__ import annotations
 
+import io
 import json
 import uuid
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache, partial
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,10 +28,12 @@ from numpy.typing import NDArray
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.drive import Drive, describe_sources, drives, measured
+from edgefirst_ros.export.drive import Boxes, Drive, describe_sources, drives
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
 from edgefirst_ros.streams import of_kind
 
@@ -41,6 +46,8 @@ TABLES = (
 MAP, ORIGIN, SPLITS = "maps/none.png", "origin.json", "splits.json"
 KEYFRAME_RATE = 2.0
 """Hz; nuScenes annotates keyframes at this rate."""
+BLOCK = 1024
+"""Messages of a channel whose poses are worked out together."""
 STEP = 50_000_000
 """ns to each side over which the speed of a sensor is measured."""
 UNKNOWN = "unknown"
@@ -99,16 +106,22 @@ def channel_of(kind: str) -> SensorChannel | None:
 
 
 @dataclass(frozen=True)
-class SceneMessage:
-    """One message of a sensor, which several samples may hold."""
+class ChannelMessages:
+    """The messages of a channel by stamp, each once, though several samples may hold it."""
 
-    stamp: int
-    """ns since the epoch."""
-    sample: int
-    """Index of the sample whose member is read."""
-    kind: str
-    keyframe: int | None
-    """Index of the keyframe that it belongs to; None for a sweep."""
+    channel: SensorChannel
+    stamps: NDArray[np.int64]
+    """(N,) ns since the epoch."""
+    samples: NDArray[np.intp]
+    """(N,) indices of the samples whose members are read."""
+    keyframes: NDArray[np.intp]
+    """(N,) numbers of the keyframes that they belong to; -1 for a sweep."""
+
+    @cached_property
+    def of_keyframes(self) -> dict[int, int]:
+        """{keyframe: place of its message}."""
+        places = np.flatnonzero(self.keyframes >= 0)
+        return dict(zip(self.keyframes[places].tolist(), places.tolist(), strict=True))
 
 
 @dataclass
@@ -121,6 +134,9 @@ class SceneCounts:
     """Token by category."""
     labels: Counter[str] = field(default_factory=Counter)
     """Labels that kept their own name."""
+
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class RecordTables:
@@ -137,7 +153,7 @@ class RecordTables:
         """Append a record."""
         self._files[table].write(",\n" if table in self._started else "[\n")
         self._started.add(table)
-        self._files[table].write(json.dumps(record, ensure_ascii=False))
+        self._files[table].write(_encode(record))
 
     def close(self) -> None:
         """Write the ends of the tables."""
@@ -153,6 +169,7 @@ def export(
     keyframe_rate: float | None = None,
     scene_seconds: float | None = None,
     labels: Mapping[str, str] | None = None,
+    undistort: bool = False,
 ) -> None:
     """Write a dataset into the empty folder `out` as nuScenes v1.0.
 
@@ -164,6 +181,7 @@ def export(
         keyframe_rate: keyframes a second (Hz), 2 by default; all other messages become sweeps.
         scene_seconds: length of a scene in s; by default a sequence is one scene.
         labels: nuScenes categories by label, over the usual ones.
+        undistort: take the distortion out of the pictures, which nuScenes has no place for.
 
     Raises:
         DatasetError: a sequence has no poses or a sensor has no known place, and the message names how to get them; or
@@ -180,7 +198,7 @@ def export(
     twice = [name for name, number in Counter(drive.name for drive in found).items() if number > 1]
     if twice:
         raise DatasetError(f"{dataset.title}: several datasets have a sequence {twice[0]!r}; export only one of them")
-    writers = [_SequenceWriter(drive, rate, scene_seconds, names, counts) for drive in found]
+    writers = [_SequenceWriter(drive, rate, scene_seconds, names, counts, undistort) for drive in found]
     for writer in writers:
         writer.check()
     splits: dict[str, list[str]] = {}
@@ -197,26 +215,32 @@ def export(
                 splits.setdefault(group, []).append(scene)
         for category, token in counts.categories.items():
             tables.add("category", {"token": token, "name": category, "description": ""})
-        for channel in {name: channel for writer in writers for name, channel in writer.channels.items()}.values():
-            if counts.written[channel.name]:
-                token = _token("sensor", channel.name)
-                tables.add("sensor", {"token": token, "channel": channel.name, "modality": channel.modality})
+        for name, of in {name: of.channel for writer in writers for name, of in writer.channels.items()}.items():
+            if counts.written[name]:
+                token = _token("sensor", name)
+                tables.add("sensor", {"token": token, "channel": name, "modality": of.modality})
         logs = [_token(drive.name, "log") for drive in found]
         tables.add("map", {"token": _token("map"), "log_tokens": logs, "category": "semantic_prior", "filename": MAP})
         tables.close()
     _write_map(out / MAP)
     _write_json(out / ORIGIN, {drive.name: drive.place_of_world for drive in found})
     _write_json(out / VERSION / SPLITS, splits)
-    _report(report, dataset, counts, found)
+    _report(report, dataset, counts, found, undistort)
 
 
 class _SequenceWriter:
     """Writes one sequence: its log, scenes, samples, messages and boxes."""
 
     def __init__(
-        self, drive: Drive, rate: float, scene_seconds: float | None, names: Mapping[str, str], counts: SceneCounts
+        self,
+        drive: Drive,
+        rate: float,
+        scene_seconds: float | None,
+        names: Mapping[str, str],
+        counts: SceneCounts,
+        undistort: bool,
     ) -> None:
-        self.drive, self._rate, self._length = drive, rate, scene_seconds
+        self.drive, self._rate, self._length, self._undistort = drive, rate, scene_seconds, undistort
         self._names, self._counts = names, counts
         self.groups: dict[str, str] = {}
         """Group of each scene that has one."""
@@ -251,38 +275,27 @@ class _SequenceWriter:
         return [int(n) for n in self._kept[np.unique(np.where(nearer, after - 1, after))]]
 
     @cached_property
-    def _channels(self) -> dict[str, list[SceneMessage]]:
-        """Messages of each channel, by stamp. Each message is there once, with its keyframe if it has one."""
-        keys = {sample: number for number, sample in enumerate(self._keyframes)}
-        found: dict[str, dict[int, SceneMessage]] = {}
+    def channels(self) -> dict[str, ChannelMessages]:
+        """Messages of each channel. Each message is there once, with its keyframe if it has one."""
+        number = np.full(len(self.drive), -1, np.intp)
+        number[self._keyframes] = np.arange(len(self._keyframes))
+        held: dict[str, tuple[SensorChannel, array[int], array[int]]] = {}
         for sample in self._kept.tolist():
             for kind in self.drive.dataset.members(self.drive.samples[sample].key):
-                channel = channel_of(kind)
-                if channel is None:
-                    continue
-                stamp = measured(self.drive.rows[sample], kind)
-                known = found.setdefault(channel.name, {}).get(stamp)
-                number = keys.get(sample)
-                if known is None or (known.keyframe is None and number is not None):
-                    found[channel.name][stamp] = SceneMessage(stamp, sample, kind, number)
-                elif number is not None:
-                    self._counts.lost[f"{channel.name} of a keyframe: the message belongs to the keyframe before"] += 1
-        return {name: [messages[stamp] for stamp in sorted(messages)] for name, messages in sorted(found.items())}
-
-    @cached_property
-    def channels(self) -> dict[str, SensorChannel]:
-        found = {name: channel_of(messages[0].kind) for name, messages in self._channels.items()}
-        return {name: channel for name, channel in found.items() if channel is not None}
-
-    @cached_property
-    def _of_keyframes(self) -> dict[tuple[str, int], SceneMessage]:
-        """Return the message of each channel and keyframe (its sample)."""
-        return {
-            (name, self._keyframes[message.keyframe]): message
-            for name, messages in self._channels.items()
-            for message in messages
-            if message.keyframe is not None
-        }
+                if (channel := channel_of(kind)) is not None:
+                    _, when, where = held.setdefault(channel.name, (channel, array("q"), array("q")))
+                    when.append(self.drive.stamp_of(kind, sample))
+                    where.append(sample)
+        found = {}
+        for name, (channel, *columns) in sorted(held.items()):
+            stamps, samples = (np.array(column) for column in columns)
+            keyed = number[samples] >= 0
+            order = np.lexsort((~keyed, stamps))  # of each stamp the first of a keyframe, else the first
+            once = order[np.append(True, np.diff(stamps[order]) > 0)]
+            found[name] = ChannelMessages(channel, stamps[once], samples[once], number[samples[once]])
+            again = int(keyed.sum() - keyed[once].sum())
+            self._counts.lost[f"{name} of a keyframe: the message belongs to the keyframe before"] += again
+        return found
 
     @cached_property
     def _scenes(self) -> list[list[int]]:
@@ -295,11 +308,18 @@ class _SequenceWriter:
             pieces.setdefault(int((self.drive.stamps[sample] - first) / 1e9 // self._length), []).append(number)
         return list(pieces.values())
 
+    @cached_property
+    def _straighteners(self) -> dict[str, Straightener]:
+        """What takes the distortion out of the pictures of each channel that has one."""
+        cameras = [of.channel for of in self.channels.values() if self._undistort and of.channel.modality == "camera"]
+        infos = {channel.name: self.drive.info_of(channel.sensor) for channel in cameras}
+        return {name: Straightener(info) for name, info in infos.items() if np.any(info["d"])}
+
     def check(self) -> None:
         """Raise DatasetError where poses, places of sensors or intrinsics are unknown, before anything is written."""
-        _ = self._poses
-        for channel in self.channels.values():
-            self.drive.place(channel.sensor)
+        _ = self._poses, self._straighteners
+        for messages in self.channels.values():
+            self.drive.place(messages.channel.sensor)
 
     # ---- writing -------------------------------------------------------------------------
     def write(self, tables: RecordTables, out: Path, progress: Callable[[int], None]) -> None:
@@ -312,20 +332,22 @@ class _SequenceWriter:
         tables.add("log", log | {"date_captured": start.strftime("%Y-%m-%d"), "location": place})
         self._counts.lost["samples without a pose"] += len(drive) - len(self._kept)
         self._write_samples(tables)
-        for name, messages in self._channels.items():
-            tables.add("calibrated_sensor", self._calibrated(self.channels[name]))
-            self._write_messages(tables, out, self.channels[name], messages, progress)
+        for messages in self.channels.values():
+            tables.add("calibrated_sensor", self._calibrated(messages.channel))
+            self._write_messages(tables, out, messages, progress)
         self._write_boxes(tables)
 
     def _token(self, *what: object) -> str:
         return _token(self.drive.name, *what)
 
-    def _sample_token(self, number: int) -> str:
-        return self._token("sample", self.drive.samples[self._keyframes[number]].frame)
+    @cached_property
+    def _sample_tokens(self) -> list[str]:
+        """Token of each keyframe."""
+        return [self._token("sample", self.drive.samples[sample].frame) for sample in self._keyframes]
 
     def _write_samples(self, tables: RecordTables) -> None:
         for piece, numbers in enumerate(self._scenes):
-            scene, tokens = self._token("scene", piece), [self._sample_token(n) for n in numbers]
+            scene, tokens = self._token("scene", piece), [self._sample_tokens[n] for n in numbers]
             name = self.drive.name if self._length is None else f"{self.drive.name}-{piece:04}"
             tables.add(
                 "scene",
@@ -334,7 +356,7 @@ class _SequenceWriter:
                     "first_sample_token": tokens[0], "last_sample_token": tokens[-1], "description": "",
                 },
             )  # fmt: skip
-            group = self._group(self._keyframes[numbers[0]])
+            group = self.drive.samples[self._keyframes[numbers[0]]].group
             if group is not None:
                 self.groups[name] = group
             for number, before, token, after in zip(numbers, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
@@ -344,130 +366,139 @@ class _SequenceWriter:
             self._counts.written["samples"] += len(numbers)
             self._counts.written["scenes"] += 1
 
-    def _group(self, sample: int) -> str | None:
-        table = self.drive.samples[sample].annotations
-        group = table["group"][0] if "group" in table.columns and table.height else None
-        return None if group is None else str(group)
-
     def _calibrated(self, channel: SensorChannel) -> dict[str, Any]:
         place, intrinsic = self.drive.place(channel.sensor), []
         if channel.modality == "camera":
             intrinsic = np.array(self.drive.info_of(channel.sensor)["k"], float).reshape(3, 3).tolist()
         return {
             "token": self._token("calibrated", channel.name), "sensor_token": _token("sensor", channel.name),
-            "translation": place[:3, 3].tolist(), "rotation": _turned(place), "camera_intrinsic": intrinsic,
+            "translation": place[:3, 3].tolist(), "rotation": _turned(place).tolist(), "camera_intrinsic": intrinsic,
         }  # fmt: skip
 
     def _write_messages(
-        self,
-        tables: RecordTables,
-        out: Path,
-        channel: SensorChannel,
-        messages: list[SceneMessage],
-        progress: Callable[[int], None],
+        self, tables: RecordTables, out: Path, messages: ChannelMessages, progress: Callable[[int], None]
     ) -> None:
         """Write the files of a channel, and their records with prev and next in each scene."""
+        channel = messages.channel
         for folder in ("samples", "sweeps"):
             (out / folder / channel.name).mkdir(parents=True, exist_ok=True)
-        stamps = np.array([message.stamp for message in messages], np.int64)
-        poses = self._pose_at(stamps)
         keys = self.drive.stamps[self._keyframes]
-        following = np.minimum(np.searchsorted(keys, stamps), len(keys) - 1)  # a sweep belongs to the keyframe after it
-        owners = [m.keyframe if m.keyframe is not None else int(n) for m, n in zip(messages, following, strict=True)]
-        scene_of = {number: piece for piece, numbers in enumerate(self._scenes) for number in numbers}
-        make = partial(self._make, channel)
+        following = np.minimum(
+            np.searchsorted(keys, messages.stamps), len(keys) - 1
+        )  # a sweep is of the keyframe after it
+        owners = np.where(messages.keyframes < 0, following, messages.keyframes)
+        scenes = np.repeat(np.arange(len(self._scenes)), [len(numbers) for numbers in self._scenes])[owners]
+        size = "size" if channel.sensor == "camera" else f"{channel.sensor.replace('.', '_')}_size"
+        sizes = np.nan_to_num(self.drive.values(size, 2)).astype(int)
+        calibrated = self._token("calibrated", channel.name)
         waiting: dict[str, Any] | None = None
-        for index, (message, data) in enumerate(self._prepare(messages, make, poses)):
-            if data is None:
+        scene, velocities = -1, self._velocities(messages) if channel.modality == "radar" else np.zeros((0, 3))
+        make = partial(self._write_file, messages, velocities, out)
+        for index, written in ahead(range(len(messages.stamps)), make):
+            block, stamp = index % BLOCK, int(messages.stamps[index])
+            if block == 0:
+                poses = self._pose_at(messages.stamps[index : index + BLOCK])
+                turns = _turned(poses)
+            if not written:
                 self._counts.lost[f"{channel.name} without points"] += 1
                 continue
-            kind = "samples" if message.keyframe is not None else "sweeps"
-            name = f"{kind}/{channel.name}/{self.drive.name}__{channel.name}__{_micro(message.stamp)}{channel.suffix}"
-            (out / name).write_bytes(data)
-            token, row = self._token(channel.name, message.stamp), self.drive.rows[message.sample]
-            tables.add("ego_pose", {"token": token, "timestamp": _micro(message.stamp)} | _placed(poses[index]))
-            size = "size" if channel.sensor == "camera" else f"{channel.sensor.replace('.', '_')}_size"
-            width, height = (row.get(size) or (0, 0)) if channel.modality == "camera" else (0, 0)
+            token, sample = self._token(channel.name, stamp), int(messages.samples[index])
+            place = {"translation": poses[block, :3, 3].tolist(), "rotation": turns[block].tolist()}
+            tables.add("ego_pose", {"token": token, "timestamp": _micro(stamp)} | place)
+            width, height = sizes[sample].tolist() if channel.modality == "camera" else (0, 0)
             record = {
-                "token": token, "sample_token": self._sample_token(owners[index]), "ego_pose_token": token,
-                "calibrated_sensor_token": self._token("calibrated", channel.name),
-                "timestamp": _micro(message.stamp), "fileformat": channel.suffix.split(".")[1],
-                "is_key_frame": message.keyframe is not None, "height": height, "width": width, "filename": name,
-                "prev": "", "next": "", "scene": scene_of[owners[index]],
+                "token": token, "sample_token": self._sample_tokens[owners[index]], "ego_pose_token": token,
+                "calibrated_sensor_token": calibrated,
+                "timestamp": _micro(stamp), "fileformat": channel.suffix.split(".")[1],
+                "is_key_frame": bool(messages.keyframes[index] >= 0), "height": height, "width": width,
+                "filename": self._file_name(messages, index), "prev": "", "next": "",
             }  # fmt: skip
             if waiting is not None:
-                if waiting["scene"] == record["scene"]:
+                if scenes[index] == scene:
                     waiting["next"], record["prev"] = token, waiting["token"]
-                tables.add("sample_data", _without(waiting, "scene"))
-            waiting = record
+                tables.add("sample_data", waiting)
+            waiting, scene = record, int(scenes[index])
             self._counts.written[channel.name] += 1
-            progress(message.sample)
+            progress(sample)
         if waiting is not None:
-            tables.add("sample_data", _without(waiting, "scene"))
+            tables.add("sample_data", waiting)
 
-    def _prepare(
-        self, messages: list[SceneMessage], make: Callable[[tuple[SceneMessage, Floats]], bytes | None], poses: Floats
-    ) -> Iterator[tuple[SceneMessage, bytes | None]]:
-        for (message, _), data in ahead(zip(messages, poses, strict=True), make):
-            yield message, data
+    def _file_name(self, messages: ChannelMessages, index: int) -> str:
+        name, folder = messages.channel.name, "sweeps" if messages.keyframes[index] < 0 else "samples"
+        stamp = _micro(int(messages.stamps[index]))
+        return f"{folder}/{name}/{self.drive.name}__{name}__{stamp}{messages.channel.suffix}"
 
-    def _points(self, channel: str, sample: int) -> Floats:
-        """Return the finite points of a channel in a keyframe, (N, 3) m in the map; none without a message."""
-        found = self._of_keyframes.get((channel, sample))
-        if found is None:
-            return np.zeros((0, 3))
-        points = _finite(decode_cloud(self.drive.samples[found.sample].read(found.kind)))
-        place = self._pose_at(np.array([found.stamp], np.int64))[0] @ self.drive.place(self.channels[channel].sensor)
-        placed: Floats = (
-            np.column_stack([points[axis].astype(float) for axis in "xyz"]) @ place[:3, :3].T + place[:3, 3]
-        )
-        return placed
+    def _find(self, messages: ChannelMessages, index: int) -> tuple[Sample, str]:
+        """Return the sample and kind of member of a message."""
+        sample = self.drive.samples[int(messages.samples[index])]
+        kinds = ((kind, channel_of(kind)) for kind in self.drive.dataset.members(sample.key))
+        return sample, next(kind for kind, channel in kinds if channel and channel.name == messages.channel.name)
 
-    def _make(self, channel: SensorChannel, given: tuple[SceneMessage, Floats]) -> bytes | None:
-        """Return the bytes of a message's file; None for a cloud without points."""
-        message, _ = given
-        sample = self.drive.samples[message.sample]
-        data = sample.read(message.kind)
-        if channel.modality == "camera":
-            return data
+    def _read_cloud(self, messages: ChannelMessages, index: int) -> NDArray[np.void]:
+        """Return the finite points of a message."""
+        sample, kind = self._find(messages, index)
+        data = sample.read(kind)
         try:
-            points = _finite(decode_cloud(data))
+            return _finite(decode_cloud(data))
         except DatasetError as error:
             path = self.drive.dataset.container.path
-            raise DatasetError(f"{path}: {sample.member(message.kind)!r}: {error}") from error
-        if not len(points):
-            return None
-        if channel.modality == "lidar":
-            return pack_lidar(points)
-        return pack_radar(points, self._velocity(channel, message.stamp))
+            raise DatasetError(f"{path}: {sample.member(kind)!r}: {error}") from error
 
-    def _velocity(self, channel: SensorChannel, stamp: int) -> Floats:
-        """Return the velocity of a sensor over ground in its own axes, (3,) m/s."""
-        place = self.drive.place(channel.sensor)
-        before, now, after = self._pose_at(np.array([stamp - STEP, stamp, stamp + STEP], np.int64)) @ place
-        moved: Floats = now[:3, :3].T @ (after[:3, 3] - before[:3, 3]) / (2 * STEP / 1e9)
-        return moved
+    def _write_file(self, messages: ChannelMessages, velocities: Floats, out: Path, index: int) -> bool:
+        """Write the file of a message; False for a cloud without points, which has none."""
+        channel = messages.channel
+        if channel.modality == "camera":
+            sample, kind = self._find(messages, index)
+            data = sample.read(kind)
+            if channel.name in self._straighteners:
+                data = _encode_picture(self._straighteners[channel.name].straighten(sample.decode(kind)), kind)
+        else:
+            points = self._read_cloud(messages, index)
+            if not len(points):
+                return False
+            data = pack_lidar(points) if channel.modality == "lidar" else pack_radar(points, velocities[index])
+        with open(f"{out}/{self._file_name(messages, index)}", "xb") as file:
+            file.write(data)
+        return True
+
+    def _points(self, modality: str, keyframe: int) -> Floats:
+        """Return the finite points of all channels of a modality in a keyframe, (N, 3) m in the map."""
+        found = [np.zeros((0, 3))]
+        for messages in self.channels.values():
+            index = messages.of_keyframes.get(keyframe)
+            if messages.channel.modality == modality and index is not None:
+                points = self._read_cloud(messages, index)
+                place = self._pose_at(messages.stamps[index : index + 1])[0] @ self.drive.place(messages.channel.sensor)
+                columns = [points[axis].astype(float) for axis in "xyz"]
+                found.append(np.column_stack(columns) @ place[:3, :3].T + place[:3, 3])
+        return np.vstack(found)
+
+    def _velocities(self, messages: ChannelMessages) -> Floats:
+        """Return the velocity of a sensor over ground in its own axes at each message, (N, 3) m/s."""
+        place, found = self.drive.place(messages.channel.sensor), [np.zeros((0, 3))]
+        for start in range(0, len(messages.stamps), BLOCK):
+            stamps = messages.stamps[start : start + BLOCK]
+            before, now, after = (self._pose_at(stamps + step) @ place for step in (-STEP, 0, STEP))
+            moved = np.swapaxes(now[:, :3, :3], 1, 2) @ (after[:, :3, 3] - before[:, :3, 3])[..., None]
+            found.append(moved[..., 0] / (2 * STEP / 1e9))
+        return np.vstack(found)
 
     # ---- boxes ---------------------------------------------------------------------------
     def _write_boxes(self, tables: RecordTables) -> None:
         """Write the boxes of the keyframes, at the keyframes' stamps, as annotations of instances."""
-        drive, kept, counts = self.drive, self._keyframes, self._counts
-        every = drive.read_boxes(self._kept.tolist())
-        counts.lost["box3d that is not finite"] += every.broken
-        axes = self._poses[every.frame]
-        centres = np.einsum("nij,nj->ni", axes[:, :3, :3], every.box[:, :3]) + axes[:, :3, 3]
-        tracks = self._name_tracks(every.objects, every.frame)
-        number_of = {sample: number for number, sample in enumerate(kept)}
-        chosen = [n for n, frame in enumerate(every.frame.tolist()) if int(self._kept[frame]) in number_of]
-        counts.lost["box3d between keyframes"] += len(every.frame) - len(chosen)
+        boxes, counts = self.drive.read_boxes(self._keyframes), self._counts
+        counts.lost["box3d that is not finite"] += boxes.broken
+        every = self.drive.box_rows(self._kept.tolist()).height
+        counts.lost["box3d between keyframes"] += every - len(boxes.frame) - boxes.broken
+        axes = self.drive.rig_to_world[self._keyframes][boxes.frame]
+        centres = np.einsum("nij,nj->ni", axes[:, :3, :3], boxes.box[:, :3]) + axes[:, :3, 3]
+        turns, inside = _turned(axes), self._count_points(boxes, axes[:, :3, :3], centres)
         sightings: dict[tuple[str, str], list[int]] = {}
-        for n in chosen:
-            sightings.setdefault((tracks[n], self._category(every.labels[n])), []).append(n)
-        chosen_samples = {n: int(self._kept[every.frame[n]]) for n in chosen}
-        inside = self._count_points(chosen_samples, axes[:, :3, :3], centres, every.box[:, 3:])
+        for n, track in enumerate(_name_tracks(boxes.objects, boxes.frame.tolist())):
+            sightings.setdefault((track, self._category(boxes.labels[n])), []).append(n)
         for (track, category), places in sightings.items():
             instance = self._token("instance", track, category)
-            tokens = [self._token("annotation", track, category, int(every.frame[n])) for n in places]
+            tokens = [self._token("annotation", track, category, int(boxes.frame[n])) for n in places]
             tables.add(
                 "instance",
                 {
@@ -477,33 +508,20 @@ class _SequenceWriter:
                 },
             )  # fmt: skip
             for n, before, token, after in zip(places, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
-                long, wide, high = np.abs(every.box[n, 3:]).tolist()
+                long, wide, high = np.abs(boxes.box[n, 3:]).tolist()
                 lidar, radar = inside[n]
                 tables.add(
                     "sample_annotation",
                     {
-                        "token": token, "sample_token": self._sample_token(number_of[int(self._kept[every.frame[n]])]),
+                        "token": token, "sample_token": self._sample_tokens[boxes.frame[n]],
                         "instance_token": instance, "visibility_token": UNKNOWN, "attribute_tokens": [],
                         "translation": centres[n].tolist(), "size": [wide, long, high],
-                        "rotation": _turned(axes[n]), "prev": before, "next": after,
+                        "rotation": turns[n].tolist(), "prev": before, "next": after,
                         "num_lidar_pts": lidar, "num_radar_pts": radar,
                     },
                 )  # fmt: skip
             counts.written["boxes"] += len(places)
             counts.written["instances"] += 1
-
-    def _names_of(self, modality: str) -> list[str]:
-        return [channel.name for channel in self.channels.values() if channel.modality == modality]
-
-    def _name_tracks(self, objects: list[str | None], frames: NDArray[np.intp]) -> list[str]:
-        """Return the track of each box; without an object, or as the second of one in a frame, its own."""
-        seen: set[tuple[str, int]] = set()
-        found = []
-        for number, (thing, frame) in enumerate(zip(objects, frames.tolist(), strict=True)):
-            known = thing is not None and (thing, frame) not in seen
-            found.append(str(thing) if known else f"#{number}")
-            seen.add((str(thing), frame))
-        return found
 
     def _category(self, label: str | None) -> str:
         known = self._names.get((label or UNKNOWN).casefold())
@@ -514,21 +532,27 @@ class _SequenceWriter:
     def _category_token(self, category: str) -> str:
         return self._counts.categories.setdefault(category, _token("category", category))
 
-    def _count_points(
-        self, boxes: Mapping[int, int], turned: Floats, centres: Floats, extents: Floats
-    ) -> dict[int, tuple[int, int]]:
-        """Return how many lidar and radar points are in each box; `boxes`: {number: sample of its keyframe}."""
-        found = {}
-        for sample, numbers in _group(boxes).items():
-            clouds = [
-                np.vstack([np.zeros((0, 3)), *(self._points(name, sample) for name in self._names_of(modality))])
-                for modality in ("lidar", "radar")
-            ]
+    def _count_points(self, boxes: Boxes, turned: Floats, centres: Floats) -> list[list[int]]:
+        """Return how many lidar and radar points are in each box."""
+        found = []
+        for keyframe, numbers in groupby(range(len(boxes.frame)), lambda n: int(boxes.frame[n])):
+            clouds = [self._points(modality, keyframe) for modality in ("lidar", "radar")]
             for n in numbers:
-                half = np.abs(extents[n]) / 2
+                half = np.abs(boxes.box[n, 3:]) / 2
                 inside = [(np.abs((cloud - centres[n]) @ turned[n]) <= half).all(1).sum() for cloud in clouds]
-                found[n] = int(inside[0]), int(inside[1])
+                found.append(list(map(int, inside)))
         return found
+
+
+def _name_tracks(objects: list[str | None], frames: list[int]) -> list[str]:
+    """Return the track of each box; without an object, or as the second of one in a frame, its own."""
+    seen: set[tuple[str, int]] = set()
+    found = []
+    for number, (thing, frame) in enumerate(zip(objects, frames, strict=True)):
+        known = thing is not None and (thing, frame) not in seen
+        found.append(str(thing) if known else f"#{number}")
+        seen.add((str(thing), frame))
+    return found
 
 
 def pack_lidar(points: NDArray[np.void]) -> bytes:
@@ -587,17 +611,10 @@ def _shift(progress: Progress, done: int, total: int, number: int) -> None:
     progress("samples", done + number, total)
 
 
-def _group(keys: Mapping[int, Any]) -> dict[Any, list[int]]:
-    found: dict[Any, list[int]] = {}
-    for number, key in keys.items():
-        found.setdefault(key, []).append(number)
-    return found
-
-
 def _finite(points: NDArray[np.void]) -> NDArray[np.void]:
     flat = points.reshape(-1)
-    finite: NDArray[np.void] = flat[np.isfinite(np.column_stack([flat[axis].astype(float) for axis in "xyz"])).all(1)]
-    return finite
+    finite = np.logical_and.reduce([np.isfinite(flat[axis]) for axis in "xyz"])
+    return flat if finite.all() else flat[finite]
 
 
 def _token(*what: object) -> str:
@@ -610,18 +627,18 @@ def _micro(stamp: int) -> int:
     return (stamp + 500) // 1000
 
 
-def _placed(pose: Floats) -> dict[str, Any]:
-    return {"translation": pose[:3, 3].tolist(), "rotation": _turned(pose)}
+def _turned(poses: Floats) -> Floats:
+    """Return (..., 4) quaternions of poses as nuScenes orders them: w, x, y, z."""
+    return np.roll(quaternion(poses[..., :3, :3]), 1, -1)
 
 
-def _turned(turn: Floats) -> list[float]:
-    """Return the quaternion of a pose or rotation as nuScenes orders it: w, x, y, z."""
-    x, y, z, w = quaternion(turn[:3, :3])
-    return [w, x, y, z]
+def _encode_picture(pixels: NDArray[np.uint8], kind: str) -> bytes:
+    """Return a picture (height, width, 3) in the form of a kind of member."""
+    from PIL import Image
 
-
-def _without(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key != name}
+    data = io.BytesIO()
+    Image.fromarray(pixels).save(data, kind.rpartition(".")[2], quality=95)
+    return data.getvalue()
 
 
 def _write_json(path: Path, value: object) -> None:
@@ -636,7 +653,7 @@ def _write_map(path: Path) -> None:
     Image.new("L", (1, 1)).save(path)
 
 
-def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Sequence[Drive]) -> None:
+def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Sequence[Drive], undistort: bool) -> None:
     written = counts.written
     report.add("sequences", "log, scene", "", len(found))
     report.add("samples", "sample", "between keyframes only their messages, as sweeps", written["samples"])
@@ -672,6 +689,7 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
     for name, number in columns.items():
         report.add(name, *homes.get(name, ("", NO_HOME)), number)
     infos = [part.calibration(name).camera_info or {} for part in parts for name in part.sequences]
-    bent = sum(any(info.get("d") or ()) for info in infos)
-    report.add("camera intrinsics", "calibrated_sensor", "the distortion" if bent else "", len(infos))
+    lost = "the pictures' first encoding and EXIF" if undistort else "the distortion; undistort takes it out"
+    bent = any(any(info.get("d") or ()) for info in infos)
+    report.add("camera intrinsics", "calibrated_sensor", lost if bent else "", len(infos))
     report.add("static transforms", "calibrated_sensor")

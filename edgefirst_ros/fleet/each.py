@@ -16,7 +16,8 @@ from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.errors import EdgeFirstError, StorageError, describe_foreign
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError, describe_foreign
+from edgefirst_ros.export import REPORT, export
 from edgefirst_ros.fleet.datasets import FleetDataset, local_copy
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.state import Layout
@@ -26,6 +27,8 @@ MEMORY = 1 << 30
 """Memory that one dataset may take, bytes."""
 FINDINGS = 3
 """Violated rules that are listed for a dataset; `edgefirst-ros validate` lists all."""
+AT_ONCE = 8
+"""Files of an export that are put into a bucket side by side."""
 MARK = ".export.json"
 """Suffix of the file that marks a complete export."""
 
@@ -72,13 +75,13 @@ def for_each(
 def export_together(
     layout: Layout, datasets: Sequence[FleetDataset], to: str, out: str, scratch: str | None, progress: Progress
 ) -> int:
-    """Export all datasets as one set to OUT, and return the exit code; a bucket gets the set file by file.
+    """Export all datasets as one set to OUT, and return the exit code; a bucket gets the report last.
 
     Raises UsageError, DatasetError, ObjectStoreError, StorageError; nothing remains in a local OUT then.
     """
-    from edgefirst_ros.export import export
-
     place = Location.of(out)
+    if not place.local and open_store(place).stat((place / REPORT).key) is not None:
+        raise DatasetError(f"{out}: exists already; name another prefix")
     with ExitStack() as stack:
         paths = [stack.enter_context(local_copy(layout, dataset, scratch)) for dataset in datasets]
         if place.local:
@@ -90,11 +93,16 @@ def export_together(
 
 
 def _put_files(folder: Path, place: Location) -> int:
-    """Put all files of a folder below a place; returns their number."""
-    store, files = open_store(place), [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    for file in files:
+    """Put all files of a folder below a place, several side by side and the report last; returns their number."""
+    from edgefirst_ros.dataset.objects.bucket import map_in_threads
+
+    def put(file: Path) -> None:
         store.put((place / file.relative_to(folder).as_posix()).key, file)
-    return len(files)
+
+    store, files = open_store(place), [file for file in folder.rglob("*") if file.is_file() and file.name != REPORT]
+    done = sum(1 for _ in map_in_threads(put, files, AT_ONCE))
+    put(folder / REPORT)
+    return done + 1
 
 
 def _guarded(plain: dict[str, Any], work: Callable[[dict[str, Any], Path], dict[str, Any]]) -> dict[str, Any]:
@@ -121,8 +129,6 @@ def _validated(plain: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _exported(plain: dict[str, Any], path: Path) -> dict[str, Any]:
     """Export to scratch, put every file in place, and last of all the mark."""
-    from edgefirst_ros.export import export
-
     dataset = FleetDataset(**plain["dataset"])
     place = Location.of(plain["out"]) / dataset.name
     mark, store = Location(place.root, f"{place.key}{MARK}"), open_store(place)

@@ -226,7 +226,7 @@ class Poses:
         if found is None:
             return []
         x, y, z = map(float, found[:3, 3])
-        return [(EgoPose((x, y, z), quaternion(found[:3, :3])), False)]
+        return [(EgoPose((x, y, z), tuple(quaternion(found[:3, :3]).tolist())), False)]
 
     def at(self, stamp: int, segment: int) -> EgoPose | None:
         """Return the pose at a stamp in ns of a segment; None where it is unknown."""

@@ -45,17 +45,17 @@ def rotation(quaternion: ArrayLike) -> Floats:
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
-def quaternion(turn: Floats) -> tuple[float, float, float, float]:
-    """Return x, y, z, w of a rotation (3, 3): the eigenvector of Bar-Itzhack's matrix, with w not negative."""
-    (a, b, c), (d, e, f), (g, h, i) = turn
-    matrix = [
+def quaternion(turn: Floats) -> Floats:
+    """Return (..., 4) x, y, z, w of rotations (..., 3, 3): eigenvectors of Bar-Itzhack's matrix, w not negative."""
+    (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(turn, (-2, -1), (0, 1))
+    rows = [
         [a - e - i, b + d, c + g, h - f],
         [b + d, e - a - i, f + h, c - g],
         [c + g, f + h, i - a - e, d - b],
         [h - f, c - g, d - b, a + e + i],
     ]
-    x, y, z, w = map(float, np.linalg.eigh(matrix)[1][:, -1])
-    return (x, y, z, w) if w >= 0 else (-x, -y, -z, -w)
+    found: Floats = np.linalg.eigh(np.stack([np.stack(row, -1) for row in rows], -2))[1][..., -1]
+    return np.where(found[..., 3:] < 0, -found, found)
 
 
 def pose(turn: ArrayLike, place: ArrayLike) -> Floats:

@@ -151,7 +151,7 @@ def test_fixes_written_as_odometry_give_the_same_poses_to_a_millimetre(recording
     path = recording(**SYNTHETIC) if kind == "synthetic" else real
     options = {} if kind == "synthetic" else {"reference_topic": "/radar/targets", "sensors": ["radar.targets"]}
     (old,) = drives(Dataset(convert(path, tmp_path / "gps", **options).paths.container))
-    first = old.rows[int(np.argmax(old.located))]
+    first = old.row(int(np.argmax(old.located)))
     messages = sorted(as_odometry(path, [first[name] for name in ("latitude", "longitude", "altitude")]))
     again = add_messages(path, tmp_path / path.name, messages)
     outcome = convert(again, tmp_path / "odometry", **options)

@@ -321,7 +321,7 @@ def mirrored_yaw(monkeypatch):
 
 def shifted(monkeypatch):
     def late(dataset):
-        return [Drive(d.dataset, d.name, d.samples, d.stamps + 33_000_000, d.rows) for d in drives(dataset)]
+        return [Drive(d.dataset, d.name, d.samples, d.stamps + 33_000_000, d.table) for d in drives(dataset)]
 
     monkeypatch.setattr(write, "drives", late)
 

@@ -360,3 +360,25 @@ def test_further_cameras_and_lidars_are_channels_with_their_own_calibration(rigg
     picture = of["CAM_LEFT"]
     (sample,) = (one for one in rigged.samples() if one.frame == rows[picture["timestamp"]])
     assert (out / picture["filename"]).read_bytes() == sample.read("camera.left")
+
+
+BENT = {"plumb_bob": [-0.25, 0.08, 0.001, -0.002, 0.0], "equidistant": [0.05, -0.02, 0.003, 0.0]}
+
+
+@pytest.mark.parametrize("model", BENT)
+def test_undistort_straightens_the_pictures_of_a_camera_as_opencv_does_when_it_has_distortion(rigged, tmp_path, model):
+    cv2 = pytest.importorskip("cv2")
+    bent, (name,) = Dataset(rigged.container.path), rigged.sequences
+    facts = bent.metadata["sequences"][name]
+    info = {**facts["camera_infos"]["camera.left"], "distortion_model": model, "d": BENT[model]}
+    bent.metadata |= {"sequences": {name: {**facts, "camera_infos": {**facts["camera_infos"], "camera.left": info}}}}
+    out = export(bent, "nuscenes", tmp_path / "out", undistort=True).out
+    sample = next(one for one in bent.samples("camera.left") if one.row["camera_left_timestamp"] > START + 10**9)
+    (front,) = out.rglob(f"*CAM_FRONT__{round(sample.timestamp / 1000)}.jpg")
+    assert front.read_bytes() == sample.read("camera")
+    (left,) = out.rglob(f"*CAM_LEFT__{round(sample.row['camera_left_timestamp'] / 1000)}.jpg")
+    picture, k, d = sample.image("camera.left"), np.array(info["k"]).reshape(3, 3), np.array(BENT[model])
+    undistort = cv2.undistort if model == "plumb_bob" else lambda *a: cv2.fisheye.undistortImage(*a, Knew=k)
+    expected = undistort(picture, k, d).astype(int)
+    assert np.abs(cv2.imread(str(left))[..., ::-1] - expected).mean() < 1.5
+    assert np.abs(picture - expected).mean() > 3

@@ -81,6 +81,19 @@ def test_nuscenes_is_one_set_of_all_datasets(sets, tmp_path):
     assert isinstance(refused.exception, UsageError)
 
 
+def test_nuscenes_in_a_bucket_is_the_set_of_a_folder_and_is_not_overwritten(s3, sets, tmp_path):
+    assert fleet("export", sets, "--to", "nuscenes", "-o", tmp_path / "out").exit_code == 0
+    place = "s3://drives/nuscenes/set"
+    done = fleet("export", sets, "--to", "nuscenes", "-o", place)
+    assert (done.exit_code, done.stdout) == (0, f"3 datasets in {place}\n")
+    local = {path.relative_to(tmp_path / "out").as_posix(): path for path in (tmp_path / "out").rglob("*.*")}
+    files = {name: path.read_bytes() for name, path in local.items() if path.is_file()}
+    assert {key.removeprefix("nuscenes/set/"): data for key, data in s3.objects("nuscenes/set/").items()} == files
+    again = fleet("export", sets, "--to", "nuscenes", "-o", place)
+    assert isinstance(again.exception, DatasetError)
+    assert "exists already" in str(again.exception)
+
+
 def test_several_datasets_in_one_set_are_refused_if_a_sequence_is_in_two(sets, tmp_path):
     first = dataset_of(sets, "day1")
     shutil.copytree(first.parent, tmp_path / "copy")

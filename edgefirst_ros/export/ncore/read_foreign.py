@@ -240,7 +240,7 @@ class _Import:
                 latitude, longitude, altitude = map(float, geodetic(there[:3, 3]))
                 turn = world_to_ecef(latitude, longitude, altitude)[:3, :3].T @ there[:3, :3]
                 row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
-                row["orientation"] = quaternion(turn)
+                row["orientation"] = quaternion(turn).tolist()
         self._tally["without a position"] += sum(not row for row in rows)
         return rows
 
@@ -255,7 +255,7 @@ class _Import:
                         "parent": BASE,
                         "child": child,
                         "translation": list(map(float, pose[0, :3, 3])),
-                        "rotation": list(quaternion(pose[0, :3, :3])),
+                        "rotation": quaternion(pose[0, :3, :3]).tolist(),
                     }
                 )
         model = self._sensor.model_parameters

@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
-from edgefirst_ros.export.drive import WAYS, Drive, describe_sources, drives, measured
+from edgefirst_ros.export.drive import WAYS, Drive, describe_sources, drives
 from edgefirst_ros.export.ncore.components import (
     RADAR_NAMES,
     Cuboids,
@@ -204,15 +204,15 @@ class Preparation:
     def tasks(self) -> Iterator[SampleTask]:
         """Yield the samples in their order."""
         drive, last = self._drive, dict[str, int]()
-        for number, (sample, row) in enumerate(zip(drive.samples, drive.rows, strict=True)):
+        for number, sample in enumerate(drive.samples):
             stamps, fits = {}, set()
             for kind in COMPANIONS.keys() & drive.dataset.members(sample.key).keys():
-                at = stamps[kind] = measured(row, kind)
+                at = stamps[kind] = drive.stamp_of(kind, number)
                 if self._holds(at) and (kind not in last or at // MICROSECOND > last[kind] // MICROSECOND):
                     fits.add(kind)
                 if kind in fits or kind not in last:
                     last[kind] = at
-            size = row.get("size") or self.size
+            size = drive.row(number).get("size") or self.size
             reached = self._holds(int(drive.stamps[number]))
             yield SampleTask(number, sample, reached, (size[0], size[1]) if size else None, stamps, frozenset(fits))
 
@@ -429,26 +429,24 @@ class _Sequence:
         check_covering(what, stamps, self._start, self._stop)
         self._tree.join(RIG, WORLD)
         self._poses.store_dynamic_pose(RIG, WORLD, way, stamps)
-        rows = [drive.rows[n] for n in known]
         if drive.has_poses:
-            given = {"timestamp_ns": drive.stamps[known]}
-            given |= {
-                f"pose_{what}": np.array([row[f"pose_{what}"] for row in rows]) for what in ("position", "orientation")
+            given = {
+                f"pose_{what}": drive.values(f"pose_{what}", n)[known]
+                for what, n in (("position", 3), ("orientation", 4))
             }
-            self._poses.set_generic_data(given)
+            self._poses.set_generic_data({"timestamp_ns": drive.stamps[known]} | given)
             return
         earth = drive.world_to_ecef
         check_rigid(what, earth)
         self._tree.join(WORLD, EARTH)
         self._poses.store_static_pose(WORLD, EARTH, earth)
-        altitudes = [np.nan if row.get("altitude") is None else row["altitude"] for row in rows]
         self._poses.set_generic_data(
             {
                 "timestamp_ns": drive.stamps[known],
                 "latitude_deg": drive.geodetic[known, 0],
                 "longitude_deg": drive.geodetic[known, 1],
-                "altitude_m": np.array(altitudes, np.float64),
-                "orientation_xyzw": np.array([row["orientation"] for row in rows], np.float64),
+                "altitude_m": drive.lla[known, 2],
+                "orientation_xyzw": drive.values("orientation", 4)[known],
             }
         )
 
@@ -499,7 +497,7 @@ class _Sequence:
 
     def _camera(self, n: int, kind: str, picture: bytes, rows: list[dict[str, Any]]) -> None:
         """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
-        row, stamp = self._drive.rows[n], int(self._stamps[n])
+        row, stamp = self._drive.row(n), int(self._stamps[n])
         try:
             size = row.get("size") or (check_jpeg if kind == "camera.jpeg" else check_png)(picture)
         except MessageError as error:
@@ -562,7 +560,7 @@ class _Sequence:
             return
         stamp = int(self._stamps[n])
         if self._start <= stamp < self._stop:
-            self._cuboids.add(rows, f"{self._drive.name}/{self._drive.rows[n].get('frame')}", stamp)
+            self._cuboids.add(rows, f"{self._drive.name}/{self._drive.samples[n].frame}", stamp)
         else:
             self._tally["boxes outside"] += sum(row.get("box3d") is not None for row in rows)
 

@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import MAX_PIXELS, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
-from edgefirst_ros.export.drive import Drive, class_masks, describe_sources, drives, measured
+from edgefirst_ros.export.drive import Drive, class_masks, describe_sources, drives
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.export.roverd.channels import (
     CUBE,
@@ -318,14 +318,13 @@ class _Trace:
         drive, total = self._drive, len(self._drive)
         with closing(ahead(self._list_wanted(), self._prepare)) as prepared:
             for number, ((sample, _), (members, mask)) in enumerate(prepared):
-                row = drive.rows[number]
                 for kind, data, ready in members:
                     if kind in self._streams:
-                        self._streams[kind].add(measured(row, kind), data, ready)
+                        self._streams[kind].add(drive.stamp_of(kind, number), data, ready)
                     else:
                         self._dropped[kind, NO_HOME] += 1
                 if sample.key in self._masks:
-                    self._segments.add(int(row["timestamp"]), *mask)
+                    self._segments.add(int(drive.stamps[number]), *mask)
                 progress(f"exporting {drive.name}", number, total)
         self._finish()
         progress(f"exporting {drive.name}", total, total)
@@ -333,8 +332,8 @@ class _Trace:
     def _list_wanted(self) -> Iterator[tuple[Sample, set[str]]]:
         """Yield the samples, each with the kinds of members that the one before does not have already."""
         before: dict[str, int] = {}
-        for sample, row in zip(self._drive.samples, self._drive.rows, strict=True):
-            stamps = {kind: measured(row, kind) for kind in self._streams}
+        for number, sample in enumerate(self._drive.samples):
+            stamps = {kind: self._drive.stamp_of(kind, number) for kind in self._streams}
             yield sample, {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
             before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
 
@@ -385,12 +384,16 @@ def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str,
     """
     written = {}
     placed, turned = (np.flatnonzero(known).tolist() for known in (drive.placed, drive.turned))
-    names = ("latitude", "longitude", "altitude")
-    lla = np.array([[drive.rows[n].get(name) for name in names] for n in placed], float)  # None is NaN
     written[GPS] = _sensor(
-        folder / GPS, drive, placed, LLA, "f8", lla, "Latitude and longitude in degrees (WGS-84), altitude in metres."
+        folder / GPS,
+        drive,
+        placed,
+        LLA,
+        "f8",
+        drive.lla[placed],
+        "Latitude and longitude in degrees (WGS-84), altitude in metres.",
     )
-    angles = euler(rotation([drive.rows[n]["orientation"] for n in turned])) if turned else np.empty((0, 3))
+    angles = euler(rotation(drive.values("orientation", 4)[turned])) if turned else np.empty((0, 3))
     text = f"Orientation of {BASE} in ENU: Euler angles XYZ, each about the axis turned by the one before, in rad."
     written[IMU] = _sensor(folder / IMU, drive, turned, ROT, "f4", angles, text)
     entries[GPS] += len(placed)
