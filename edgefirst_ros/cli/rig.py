@@ -375,13 +375,9 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Any = lambda what, d
 
 
 def _write_line(line: _Line, before: str = "") -> str:
-    parts = ", ".join(f"{name}: {_quote(_escape(value))}" for name, value in line.parts.items())
+    # A topic with letters of globs becomes a glob that matches only itself.
+    parts = ", ".join(f"{name}: {_quote(glob.escape(value))}" for name, value in line.parts.items())
     return f"  {before}{line.key}: {{{parts}}}  # {line.comment}"
-
-
-def _escape(topic: str) -> str:
-    """Return a topic as a rig names it: one with letters of globs as a glob that matches only itself."""
-    return glob.escape(topic)
 
 
 def _quote(value: object) -> str:

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import unicodedata
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -200,10 +199,6 @@ def _keys(dataset: Dataset) -> Iterator[Key]:
         yield sample.key
 
 
-def _has(part: MergeInput, base: str) -> bool:
-    return part.frames is not None and f"{base}_timestamp" in part.frames.columns
-
-
 def _frames_row(part: MergeInput, key: Key, companions: Sequence[str]) -> dict[str, Any] | None:
     """Return the frames row of a sample; None if there is none with a stamp."""
     known = schema.frames_columns(companions)
@@ -213,7 +208,8 @@ def _frames_row(part: MergeInput, key: Key, companions: Sequence[str]) -> dict[s
     row = {name: value for name, value in part.frames.row(number, named=True).items() if name in known}
     if row.get("timestamp") is None:
         return None
-    there = {kind for base in companions if _has(part, base) for kind in of_column(base).kinds}
+    stamped = [base for base in companions if f"{base}_timestamp" in part.frames.columns]
+    there = {kind for base in stamped for kind in of_column(base).kinds}
     for base in companions:
         kinds = of_column(base).kinds
         if there.isdisjoint(kinds) and not part.dataset.members(key).keys().isdisjoint(kinds):
@@ -233,7 +229,8 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sam
             if renamed:
                 members.append((kind, _with_sequence(data, kind, sequence)))
             elif packed is not None and (entry := packed.entry(name)).compress_type == DEFLATED:
-                members.append((kind, _as_it_lies(packed, entry)))
+                # as it lies: its checksum was compared when it was read
+                members.append((kind, Deflated(packed.packed(entry), entry.file_size, entry.CRC)))
             else:
                 members.append((kind, [data]))
         except EdgeFirstError as error:
@@ -241,11 +238,6 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sam
     stamp, frame = int(row["timestamp"]), key.frame or 0
     own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
     return Sample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
-
-
-def _as_it_lies(archive: Archive, entry: zipfile.ZipInfo) -> Deflated:
-    """Return the deflated bytes of a member that was read, and so checked, before."""
-    return Deflated(archive.packed(entry), entry.file_size, entry.CRC)
 
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:

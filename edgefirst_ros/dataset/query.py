@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.values import drop_broken_rings, is_list, is_text
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
 from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
@@ -127,10 +127,10 @@ def matching(
     wanted = []
     if label is not None:
         labels = [label] if isinstance(label, str) else list(label)
-        _check("label", labels, {**dict.fromkeys(_values(table, "label")), **dict.fromkeys(listed_labels(metadata))})
+        check_known("label", labels, {*_values(table, "label"), *listed_labels(metadata)})
         wanted.append(pl.col("label").cast(pl.String).is_in(labels))
     if group is not None:
-        _check("group", [group], _values(table, "group"))
+        check_known("group", [group], _values(table, "group"))
         wanted.append(pl.col("group").cast(pl.String) == group)
     if score is not None:
         scores = [name for name in table.columns if name.endswith("_score")]
@@ -174,7 +174,8 @@ def _values(table: pl.DataFrame, column: str) -> list[str]:
     return table[column].drop_nulls().unique(maintain_order=True).cast(pl.String).to_list()
 
 
-def _check(what: str, names: Collection[str], known: Collection[str]) -> None:
+def check_known(what: str, names: Collection[str], known: Collection[str]) -> None:
+    """Raise UsageError for a name that is not among the known ones."""
     for name in names:
         if name not in known:
             raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(name, known)}")
@@ -273,44 +274,7 @@ class Cards(Samples):
         return "".join(sample._repr_html_() for sample in self)
 
 
-def select(
-    dataset: Dataset,
-    keys: Sequence[Key],
-    inputs: str | Collection[str] | None,
-    label: str | Collection[str] | None,
-    group: str | None,
-    score: float | None,
-    annotated: bool | None,
-    model: bool | None,
-    repeats: bool,
-    sequence: str | Collection[str] | None,
-) -> list[Key]:
-    """Return the `keys` that match the arguments of `Dataset.samples`, in their order. Raises UsageError."""
-    if sequence is not None:
-        sequences = [sequence] if isinstance(sequence, str) else list(sequence)
-        _check("sequence", sequences, dataset.sequences)
-        keys = [key for key in keys if key.name in sequences]
-    named = [inputs] if isinstance(inputs, str) else list(inputs or ())
-    kinds = [frozenset(dataset.kinds_of(name)) for name in named]
-    found = [key for key in keys if all(kind & dataset.members(key).keys() for kind in kinds)]
-    if (label, group, score) != (None, None, None):
-        metadata = dataset.metadata if label is not None else {}
-        rows = matching(dataset.annotations, dataset.paths.arrow, metadata, label, group, score)
-        found = [key for key in found if key in rows]
-    if annotated is not None:
-        there = dataset.annotation_rows[1]
-        found = [key for key in found if (key in there) == annotated]
-    if model is not None:
-        looked = _looked(dataset)
-        found = [key for key in found if (key in looked) == model]
-    if not repeats:
-        wanted = {dataset.sensors[kind] for kind in frozenset().union(*kinds)}
-        repeated = (dataset.repeats.get(key, frozenset()) for key in found)
-        found = [key for key, of in zip(found, repeated, strict=True) if not (of & wanted if named else of)]
-    return found
-
-
-def _looked(dataset: Dataset) -> Collection[Key]:
+def processed(dataset: Dataset) -> Collection[Key]:
     """Return the samples that the model processed; of sequences without a model those with an annotation."""
     frames, found = dataset.frames, set[Key]()
     if frames is not None and schema.MODEL_TIMESTAMP in frames.columns:
@@ -318,33 +282,6 @@ def _looked(dataset: Dataset) -> Collection[Key]:
         found = {key for key, row in dataset.frame_rows.items() if looked[row]}
     with_model = {key.name for key in found}
     return found | {key for key in dataset.annotation_rows[1] if key.name not in with_model}
-
-
-def where(dataset: Dataset, keys: Sequence[Key], expression: pl.Expr) -> list[Key]:
-    """Return the `keys` for which an expression is true, as `Samples.where` says."""
-    import polars as pl
-
-    if not isinstance(expression, pl.Expr):
-        raise UsageError(f"expected an expression such as polars.col('latitude') > 45, got {type(expression).__name__}")
-    table, path = dataset.frames, dataset.paths.frames
-    named = dict.fromkeys(expression.meta.root_names())
-    if table is None or not named.keys() <= set(table.columns):
-        table, path = with_frames(dataset.annotations, dataset.frames, dataset.paths), dataset.paths.arrow
-    for name in named:
-        if name not in table.columns:
-            raise UsageError(f"unknown column {name!r}; known: {nearest_first(name, table.columns)}")
-    try:
-        asked = table.select(expression.alias("asked"))["asked"]
-        if asked.dtype == pl.Boolean and len(asked) in (1, table.height):
-            return _kept(keys, table.filter(asked if len(asked) == table.height else pl.lit(asked[0])), path)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise UsageError(f"the expression cannot be asked of the rows: {describe_foreign(error)}") from error
-    raise UsageError(f"expected one Boolean for each row, the expression gives {len(asked)} of type {asked.dtype}")
-
-
-def _kept(keys: Sequence[Key], rows: pl.DataFrame, path: Path) -> list[Key]:
-    there = {Key(name, frame) for name, frame in keys_of(rows, path).iter_rows()}
-    return [key for key in keys if key in there]
 
 
 def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.float64]:

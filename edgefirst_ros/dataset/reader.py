@@ -20,13 +20,15 @@ from edgefirst_ros.dataset.opening import open_files
 from edgefirst_ros.dataset.query import (
     Samples,
     annotating,
+    check_known,
     first_rows,
+    keys_of,
     listed_labels,
+    matching,
+    processed,
     repeats_of,
     rows_by_key,
-    select,
     sorted_rows,
-    where,
     with_all_columns,
     with_frames,
     without_broken_rings,
@@ -34,7 +36,7 @@ from edgefirst_ros.dataset.query import (
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, counted
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 
@@ -128,7 +130,25 @@ class Dataset(Samples):
 
     def _keys_where(self, keys: Sequence[Any], expression: pl.Expr) -> list[Any]:
         """Return the keys for which an expression is true, as `Samples.where`."""
-        return where(self, keys, expression)
+        import polars as pl
+
+        if not isinstance(expression, pl.Expr):
+            kind = type(expression).__name__
+            raise UsageError(f"expected an expression such as polars.col('latitude') > 45, got {kind}")
+        table, path = self.frames, self.paths.frames
+        named = dict.fromkeys(expression.meta.root_names())
+        if table is None or not named.keys() <= set(table.columns):
+            table, path = self.to_polars(), self.paths.arrow
+        check_known("column", named, table.columns)
+        try:
+            asked = table.select(expression.alias("asked"))["asked"]
+            if asked.dtype == pl.Boolean and len(asked) in (1, table.height):
+                rows = table.filter(asked if len(asked) == table.height else pl.lit(asked[0]))
+                there = {Key(name, frame) for name, frame in keys_of(rows, path).iter_rows()}
+                return [key for key in keys if key in there]
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            raise UsageError(f"the expression cannot be asked of the rows: {describe_foreign(error)}") from error
+        raise UsageError(f"expected one Boolean for each row, the expression gives {len(asked)} of type {asked.dtype}")
 
     @property
     def sequences(self) -> list[str]:
@@ -287,8 +307,29 @@ class Dataset(Samples):
         Raises:
             UsageError: An input, label, group or sequence is unknown, or the score is outside 0..1.
         """
-        chosen = select(self, self._keys, inputs, label, group, score, annotated, model, repeats, sequence)
-        return Samples(self, chosen)
+        keys = self._keys
+        if sequence is not None:
+            sequences = [sequence] if isinstance(sequence, str) else list(sequence)
+            check_known("sequence", sequences, self.sequences)
+            keys = [key for key in keys if key.name in sequences]
+        named = [inputs] if isinstance(inputs, str) else list(inputs or ())
+        kinds = [frozenset(self.kinds_of(name)) for name in named]
+        found = [key for key in keys if all(kind & self.members(key).keys() for kind in kinds)]
+        if (label, group, score) != (None, None, None):
+            metadata = self.metadata if label is not None else {}
+            rows = matching(self.annotations, self.paths.arrow, metadata, label, group, score)
+            found = [key for key in found if key in rows]
+        if annotated is not None:
+            there = self.annotation_rows[1]
+            found = [key for key in found if (key in there) == annotated]
+        if model is not None:
+            looked = processed(self)
+            found = [key for key in found if (key in looked) == model]
+        if not repeats:
+            wanted = {self.sensors[kind] for kind in frozenset().union(*kinds)}
+            repeated = (self.repeats.get(key, frozenset()) for key in found)
+            found = [key for key, of in zip(found, repeated, strict=True) if not (of & wanted if named else of)]
+        return Samples(self, found)
 
     @property
     def groups(self) -> dict[str, int]:

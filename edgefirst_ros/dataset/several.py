@@ -16,10 +16,10 @@ from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remo
 from edgefirst_ros.dataset.objects.places import LIST, dataset_places, is_glob
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.opening import SUFFIXES
-from edgefirst_ros.dataset.query import Samples
+from edgefirst_ros.dataset.query import Samples, check_known
 from edgefirst_ros.dataset.reader import Dataset, Named
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
+from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -195,10 +195,7 @@ class Datasets(Dataset):
             for part in self.parts
         ]
         for name, values in asked.items():
-            known = {one for part in there for one in part.get(name, ())}
-            for value in values or ():
-                if value not in known:
-                    raise UsageError(f"unknown {name} {value!r}; known: {nearest_first(value, known)}")
+            check_known(name, values or (), {one for part in there for one in part.get(name, ())})
         found: list[PartKey] = []
         for number, (part, known_here) in enumerate(zip(self.parts, there, strict=True)):
             own = {name: [one for one in asked[name] or () if one in known] for name, known in known_here.items()}

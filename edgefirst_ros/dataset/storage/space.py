@@ -47,25 +47,13 @@ class Reserve:
         self._fd = -1
 
 
-class LargestFile:
-    """Largest possible file size, by a limit of the process or of the file system."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-
-    def check(self, size: int) -> None:
-        """Raise OSError (EFBIG) when a file would have to pass the limit."""
-        if size > self.limit:
-            raise OSError(errno.EFBIG, f"{os.strerror(errno.EFBIG)}: no file here can pass {self.limit} bytes")
-
-
-def largest_file(path: Path) -> LargestFile:
-    """Return the size limit for an existing file; it is checked beforehand, as a central directory must still fit."""
+def largest_file(path: Path) -> int:
+    """Return the most bytes of an existing file, by a limit of the process or of the file system."""
     soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     limits = [] if soft == resource.RLIM_INFINITY else [soft]
     if _file_system(path) in _FAT:
         limits.append(_FAT_LARGEST)
-    return LargestFile(min(limits, default=1 << 62))
+    return min(limits, default=1 << 62)
 
 
 def _file_system(path: Path) -> str:

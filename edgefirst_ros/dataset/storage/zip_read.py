@@ -343,11 +343,8 @@ class Archive:
             self.file_size = os.fstat(self._fd).st_size
         except OSError as error:
             raise DatasetError(f"{path}: cannot be accessed: {error}") from error
-        with self._reader() as handle:
-            self._index_members(handle)
-
-    def _reader(self) -> IO[bytes]:
-        return cast("IO[bytes]", io.BufferedReader(ByteStream(self), 1 << 16))
+        with io.BufferedReader(ByteStream(self), 1 << 16) as handle:
+            self._index_members(cast("IO[bytes]", handle))
 
     def _index_members(self, handle: IO[bytes]) -> None:
         """Read the directory: that of a plain ZIP as columns, which take a fraction of the time and memory."""
@@ -456,7 +453,7 @@ class Archive:
                     f"{end} or later; see edgefirst-ros validate"
                 )
             # The least that it takes: the extra field of its local header may be longer than none.
-            stop = entry.header_offset + LOCAL.size + _name_size(entry) + entry.compress_size
+            stop = entry.header_offset + LOCAL.size + len(raw_name(entry)) + entry.compress_size
             if stop <= self.file_size:  # else it is refused by itself
                 end, last = stop, entry.filename
         if end > self.directory_start:
@@ -499,8 +496,9 @@ def _most_inflated(packed: int) -> int:
     return min(LARGEST_INFLATED, packed * DEFLATE_LIMIT)
 
 
-def _name_size(entry: zipfile.ZipInfo) -> int:
-    return len(entry.orig_filename.encode("utf-8" if entry.flag_bits & UTF8 else "cp437"))
+def raw_name(entry: zipfile.ZipInfo) -> bytes:
+    """Return the bytes of a name as the directory has them."""
+    return entry.orig_filename.encode("utf-8" if entry.flag_bits & UTF8 else "cp437")
 
 
 def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:

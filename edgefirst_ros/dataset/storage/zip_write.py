@@ -244,7 +244,9 @@ class ArchiveWriter:
         entry = new_entry(name, self._offset, size, crc, time_ns, buffers)
         record = central_record(entry)
         with reporting(self.path, f"write {name}"):
-            self._largest.check(entry.end + self._central.size + len(record) + END_BYTES)
+            if entry.end + self._central.size + len(record) + END_BYTES > self._largest:  # the directory must still fit
+                why = f"{os.strerror(errno.EFBIG)}: no file here can pass {self._largest} bytes"
+                raise OSError(errno.EFBIG, why)
             write_at(self.fd, [memoryview(local_header(entry)), *views], self._offset)
             self._note(entry, record)
 

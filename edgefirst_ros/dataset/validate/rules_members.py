@@ -32,6 +32,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     Archive,
     Entry,
     date_time,
+    raw_name,
     read_local,
 )
 from edgefirst_ros.dataset.validate.report import Subject, View, member_rule, place_of, rule
@@ -429,11 +430,6 @@ def times(subject: Subject) -> Iterator[tuple[str, str]]:
             wanted = datetime.fromtimestamp(seconds, timezone.utc).timetuple()[:6]
             if entry.date_time != wanted:
                 yield entry.filename, f"time {entry.date_time}, must be {wanted}"
-
-
-def raw_name(entry: zipfile.ZipInfo) -> bytes:
-    """The bytes of a name as the directory has them."""
-    return entry.orig_filename.encode("utf-8" if entry.flag_bits & UTF8 else "cp437")
 
 
 def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:

@@ -131,7 +131,8 @@ def stored(data: NDArray[Any]) -> list[bytes | memoryview]:
         parts += (struct.pack(">BH", 2 if start else 1, len(chunk) - 1), chunk)
         size += 3 + len(chunk)
     size += 1
-    index = _padded(b"\0\1" + _number(size + 4) + _number(len(view)))
+    index = b"\0\1" + _number(size + 4) + _number(len(view))
+    index += bytes(-len(index) % 4)
     footer = struct.pack("<I", len(index) // 4) + _CRC32  # of index and its CRC, in fours less one
     parts += (b"\0" + bytes(-size % 4), _crc(view), index, _crc(index), _crc(footer) + footer + _END)
     return parts
@@ -139,10 +140,6 @@ def stored(data: NDArray[Any]) -> list[bytes | memoryview]:
 
 def _crc(data: bytes | memoryview) -> bytes:
     return struct.pack("<I", zlib_ng.crc32(data))
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % 4)
 
 
 def _number(value: int) -> bytes:
@@ -429,6 +426,7 @@ class VideoWriter:
     def __init__(self, path: Path, size: tuple[int, int], rate: float) -> None:
         import av
 
+        self.described = {"format": "mjpg", "type": "u1", "shape": [*reversed(size), 3]}
         self._path = path
         self._count = 0
         self._step = 1 / Fraction(min(max(rate, 0.1), 1000)).limit_denominator(RATE_LIMIT)

@@ -101,9 +101,10 @@ class SensorTrace(ABC):
     def _open(self) -> Mapping[str, Any]:
         """Create the channels: those with `described`, by name."""
 
-    @abstractmethod
     def _append(self, ready: PreparedMember) -> None:
-        """Write an entry."""
+        """Write an entry, to the only channel."""
+        (channel,) = self._channels.values()
+        channel.append(ready.body)
 
     def add(self, stamp: int, data: bytes, ready: PreparedMember | None) -> None:
         """Add a member, or count why it is dropped. One message of several samples is one entry."""
@@ -139,14 +140,11 @@ class SensorTrace(ABC):
         for stamp in self.stamps:
             stamps.append(stamp / 1e9)
         stamps.close()
-        channels = {STAMPS: stamps.described, **self._descriptions()}
+        channels = {STAMPS: stamps.described} | {name: one.described for name, one in self._channels.items()}
         write_meta(
             self.folder, channels, {name: self.texts.get(name, f"Field {name!r} of the points.") for name in channels}
         )
         return list(channels)
-
-    def _descriptions(self) -> dict[str, Mapping[str, Any]]:
-        return {name: channel.described for name, channel in self._channels.items()}
 
     def abandon(self) -> None:
         """Close without completing."""
@@ -172,14 +170,7 @@ class CameraTrace(SensorTrace):
             return None
 
     def _open(self) -> Mapping[str, Any]:
-        self._video = VideoWriter(self.folder / VIDEO, self.form, self._rate)
-        return {VIDEO: self._video}
-
-    def _append(self, ready: PreparedMember) -> None:
-        self._video.append(ready.body)
-
-    def _descriptions(self) -> dict[str, Mapping[str, Any]]:
-        return {VIDEO: {"format": "mjpg", "type": "u1", "shape": [*reversed(self.form), 3]}}
+        return {VIDEO: VideoWriter(self.folder / VIDEO, self.form, self._rate)}
 
 
 class CubeTrace(SensorTrace):
@@ -199,11 +190,7 @@ class CubeTrace(SensorTrace):
         return PreparedMember((describe_cube(cube), values.shape), stored(values))
 
     def _open(self) -> Mapping[str, Any]:
-        self._cubes = FramesWriter(self.folder / CUBE, "i2", self.form[1])
-        return {CUBE: self._cubes}
-
-    def _append(self, ready: PreparedMember) -> None:
-        self._cubes.append(ready.body)
+        return {CUBE: FramesWriter(self.folder / CUBE, "i2", self.form[1])}
 
     def close(self) -> list[str]:
         channels = super().close()
@@ -257,11 +244,7 @@ class SegmentTrace(SensorTrace):
         return PreparedMember(pixels.shape, [lzma.compress(pixels.tobytes(), preset=0)])
 
     def _open(self) -> Mapping[str, Any]:
-        self._frames = FramesWriter(self.folder / SEGMENT, "u1", self.form)
-        return {SEGMENT: self._frames}
-
-    def _append(self, ready: PreparedMember) -> None:
-        self._frames.append(ready.body)
+        return {SEGMENT: FramesWriter(self.folder / SEGMENT, "u1", self.form)}
 
 
 # ---- the export ----------------------------------------------------------------------------------
