@@ -31,7 +31,7 @@ BAD = [
     ("rig", "{camera: {topik: /x}}", "unknown setting 'rig.camera.topik'"),
     ("rig", "{lidar.points: {offset: 61}}", "rig.lidar.points.offset: expected less than or equal to 60, got 61"),
     ("rig", "{lidar.points: {info: /x}}", "lidar.points: info is not for this sensor"),
-    ("rig", "{pose: {topic: /odom, tf: [map, base_link]}}", "pose: topic and tf exclude each other"),
+    ("rig", "{pose: {topic: /odom, tf: [map, base_link]}}", "pose: topic and tf cannot be combined"),
     ("rig", "{camera: 3}", "got 3"),
     ("rig", "{unused: 3}", "got 3"),
     ("rig", "none.yaml", "none.yaml: cannot be read"),
@@ -475,9 +475,9 @@ def test_a_rig_is_a_map_a_file_or_text(tmp_path, form):
 def test_a_topic_is_given_by_the_rig_or_its_short_form():
     assert load(None, lidar_topic="/a").sensor("lidar.points").topic == "/a"
     for short, key in [("gps_topic", "gps"), ("radar_topic", "radar.targets"), ("reference_topic", "camera")]:
-        with pytest.raises(UsageError, match=f"{short} and {key} of the rig exclude each other"):
+        with pytest.raises(UsageError, match=f"{short} and {key} of the rig cannot be combined"):
             load(None, **{short: "/a"}, rig={key: "/b"})
-    with pytest.raises(UsageError, match=r"streams\.lidar\.points and lidar\.points of the rig exclude"):
+    with pytest.raises(UsageError, match=r"streams\.lidar\.points and lidar\.points of the rig cannot"):
         load(None, streams={"lidar.points": {}}, rig={"lidar.points": {"offset": 1}})
 
 
@@ -514,13 +514,13 @@ def test_single_settings_of_a_sensor_go_on_top_of_those_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        ({"tolerence": "1"}, "options: unknown setting 'tolerence'; did you mean 'tolerance'?"),
+        ({"tolerence": "1"}, "--set: unknown setting 'tolerence'; did you mean 'tolerance'?"),
         ({"streams.lidar.points.tolerence": "1"}, "did you mean 'streams.lidar.points.tolerance'?"),
-        ({"limits.x": "1"}, "options: unknown setting 'limits.x'"),
-        ({"flush_interval": "1"}, "options: unknown setting 'flush_interval'"),
-        ({"tolerance": "soon"}, "options: tolerance: expected a number at least 0, at most 60, got 'soon'"),
-        ({"streams.radar.cube.offset": "61"}, "options: streams.radar.cube.offset: expected a number at least -60"),
-        ({"masks": "perhaps"}, "options: masks: expected true or false, got 'perhaps'"),
+        ({"limits.x": "1"}, "--set: unknown setting 'limits.x'"),
+        ({"flush_interval": "1"}, "--set: unknown setting 'flush_interval'"),
+        ({"tolerance": "soon"}, "--tolerance: expected a number at least 0, at most 60, got 'soon'"),
+        ({"streams.radar.cube.offset": "61"}, "--set streams.radar.cube.offset: expected a number at least -60"),
+        ({"masks": "perhaps"}, "--set masks: expected true or false, got 'perhaps'"),
     ],
 )
 def test_what_is_wrong_with_text_is_said_of_the_options(tmp_path, texts, says):

@@ -19,7 +19,6 @@ import typer.main
 from pydantic import TypeAdapter
 
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.options import flag_of
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, StreamSettings
 from edgefirst_ros.config.load import setting_fields
 from edgefirst_ros.dataset.validate import RULES
@@ -54,7 +53,7 @@ def conversion() -> str:
     rows = []
     for name, field in Settings.model_fields.items():
         has_option = name in known and known[name].schema["option"] is not None
-        option = f"`{flag_of(known[name])}`" if has_option else ""
+        option = f"`{known[name].flag}`" if has_option else ""
         rows.append((f"`{name}`", option, f"`{default_of(field)}`", field.description))
     return table(("setting", "option", "default", "meaning"), rows)
 

@@ -96,7 +96,7 @@ def convert(
                 _upload(outcome, target, overwrite, report)
     except KeyboardInterrupt:
         print(
-            "interrupted: the same command continues from here, edgefirst-ros recover completes what is there so far",
+            "interrupted: the same command continues from here, edgefirst-ros recover completes the samples so far",
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
@@ -115,7 +115,7 @@ def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
         return None
     found = locate([file])
     if len(found) != 1:
-        raise UsageError(f"{flag}: stands for {len(found)} recordings; name one of them")
+        raise UsageError(f"{flag}matches {len(found)} recordings; name one of them")
     uris = [place.uri for place in places]
     if found[0].uri not in uris:
         places += found
@@ -195,8 +195,8 @@ def print_outcome(outcome: Outcome) -> None:
     table(*summary.sensor_table())
     if by_sensor.get("model"):
         other = outcome.samples - by_sensor["model"]
-        never = f", and never at the other {other}" if other else ""
-        say(f"the model looked at {by_sensor['model']} of the samples{never}")
+        skipped = f"; it skipped {other}: no boxes there does not mean background" if other else ""
+        say(f"the model processed {by_sensor['model']} of {counted(outcome.samples, 'sample')}{skipped}")
     if max(by_sensor.values(), default=0) > 1:  # else there is nothing to repeat
         _print_repeats(outcome)
     if outcome.groups is not None:
@@ -207,9 +207,10 @@ def print_outcome(outcome: Outcome) -> None:
     say(f"time base: {', '.join(bases)}")
     if outcome.seconds:  # it was finished already otherwise
         speed = outcome.duration / outcome.seconds
-        say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
+        if outcome.duration:
+            say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
         steps = ", ".join(f"{step} {value:.1f} s" for step, value in outcome.steps.items())
-        say(f"{steps}; {outcome.cores:.1f} cores busy")
+        say(steps)
     for note in outcome.notes:
         say(one_line(f"note: {note}"))
     if outcome.loss and outcome.refused is None:

@@ -28,7 +28,7 @@ from edgefirst_ros.cli.output import (
     table,
 )
 from edgefirst_ros.cli.report import print_reported
-from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError, counted, printable
+from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError, counted, need, printable
 from edgefirst_ros.export import SYSTEMS
 
 if TYPE_CHECKING:
@@ -84,12 +84,14 @@ def convert(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a container that is to end is interrupted
     if cluster is not None and workers is not None:
-        raise UsageError("--cluster and --workers exclude each other: the cluster has its own workers")
+        raise UsageError("--cluster and --workers cannot be combined: the cluster has its own workers")
     settings = load(config, texts=texts_of(context, assignments or ()), note=_note)
     conversion = Conversion(sources, out, settings, scratch=scratch, retry_failed=retry_failed, note=_note)
     if dry_run:
         _print_plan(conversion, as_json=as_json)
         raise typer.Exit(0)
+    if conversion.plan.todo:
+        need("fleet convert", "fleet", "distributed")
     _note(
         f"{counted(len(conversion.sources), 'recording')}: {len(conversion.plan.todo)} to do, "
         f"{conversion.tally.before} done before; settings {conversion.hash}"
@@ -101,7 +103,7 @@ def convert(
                 _note(f"{counted(engine.threads, 'thread')} on workers{dashboard}")
                 conversion.run(engine, report)
         except KeyboardInterrupt:
-            _note("interrupted: what is done is kept; the same command continues from here")
+            _note("interrupted: finished datasets stay; the same command continues from here")
             raise typer.Exit(130) from None
         finally:
             sweep(scratch)
@@ -175,7 +177,7 @@ def status(
     layout = Layout(Location.of(place))
     states = current(layout, lambda text: print(one_line(text), file=sys.stderr))
     if not len(states):
-        raise DatasetError(f"{place}: has no states of recordings; fleet convert writes them")
+        raise DatasetError(f"{place}: not the folder of a fleet; edgefirst-ros fleet convert makes one")
     try:
         write_catalogue(layout, states)
     except ObjectStoreError as error:  # to look at it no right to write is needed
@@ -464,7 +466,7 @@ def results(
     from edgefirst_ros.fleet.each import for_each
 
     if cluster is not None and workers is not None:
-        raise UsageError("--cluster and --workers exclude each other: the cluster has its own workers")
+        raise UsageError("--cluster and --workers cannot be combined: the cluster has its own workers")
     with dask_engine(cluster, workers) as engine, progress(quiet=quiet) as report:
         found = for_each(engine, function, layout, datasets, lambda done, of: report("datasets", done, of), **options)
         return sorted(found, key=lambda record: str(record["name"]))

@@ -118,7 +118,9 @@ def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | No
 
 def repeats_in(dataset: Dataset) -> dict[str, int]:
     """Return how many members repeat the message of the sample before, and their bytes."""
-    sizes = [dataset.container.size(s.member(kind)) for s in dataset.samples() for kind in s.repeats]
+    sizes = [
+        part.container.size(s.member(kind)) for part in dataset.parts for s in part.samples() for kind in s.repeats
+    ]
     return {"members": len(sizes), "bytes": sum(sizes)}
 
 
@@ -298,7 +300,10 @@ def print_recording(facts: dict[str, Any]) -> None:
         for note in facts["notes"]:
             say(f"note: {note}")
         for of in facts["unused_topics"]:
-            say(f"note: {of['topic']} is not used ({counted(of['count'], 'message')}); to use it: {of['use']}")
+            from edgefirst_ros.sources.topics import option_of
+
+            number = counted(of["count"], "message")
+            say(f"note: {of['topic']} is not used ({number}); to use it: {option_of(of['use'])}")
     else:
         say(f"it cannot be converted as it is: {facts['convertible']}")
     for topic in facts["topics"]:

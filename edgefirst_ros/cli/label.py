@@ -70,13 +70,13 @@ def label(
 
 
 def _print(done: Labelled) -> None:
-    say("dry run: nothing is changed" if done.dry_run else f"{done.arrow}: written")
-    say(f"{counted(done.annotations, 'annotation')} brought in, {counted(done.pictures, 'sample')} named")
-    say(f"{done.replaced} replaced, {done.matched} of them matched, {done.kept} kept")
+    say("dry run: no file changes" if done.dry_run else f"{done.arrow}: written")
+    say(f"imported {counted(done.annotations, 'annotation')} for {counted(done.pictures, 'sample')}")
+    say(f"{done.replaced} replaced, {done.matched} of them matched, {done.kept} unchanged")
     if done.before is not None:
         say(f"the table before: {done.before}")
     if done.empty:
-        say(f"came in as empty: {counted(done.empty, 'picture')}" + (", left as they were" if done.skip_empty else ""))
+        say(f"without labels: {counted(done.empty, 'picture')}" + (", unchanged" if done.skip_empty else ""))
     if done.unmatched:
         more = f" and {len(done.unmatched) - SHOWN} more" if len(done.unmatched) > SHOWN else ""
         names = ", ".join(repr(name[:80]) for name in done.unmatched[:SHOWN])

@@ -59,7 +59,7 @@ def migrate(
     from edgefirst_ros.dataset.objects.places import one_on_disk, refuse_buckets
 
     if pixels and normalised:
-        raise UsageError("--pixels and --normalised exclude each other")
+        raise UsageError("--pixels and --normalised cannot be combined")
     refuse_buckets("migrate", [target], "write to a folder, then upload the table")
     with one_on_disk(source) as found:
         _refuse_others(found, target)
@@ -83,7 +83,7 @@ def _refuse_others(source: Path, target: Path) -> None:
     expected = "expected annotations: NAME.arrow, NAME.parquet or NAME.json"
     if not os.path.isfile(source):
         there = "is a folder" if os.path.isdir(source) else "is not a file"
-        found = there if os.path.exists(source) else "does not exist"
+        found = there if os.path.exists(source) else "no such file or directory"
         raise DatasetError(f"{source}: {found}; {expected}")
     if source.suffix == ".zip" or source.name.endswith(".frames.arrow"):
         found = "has the members" if source.suffix == ".zip" else "is the table of frames"

@@ -147,14 +147,9 @@ def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, st
         if name not in used and name in setting_fields(Settings, LiveSettings):
             raise UsageError(f"--set {name}: {context.command_path.partition(' ')[2]} does not use this setting")
         if name in own:
-            raise UsageError(f"{flag_of(used[name])} and --set {name} exclude each other: give one of them")
+            raise UsageError(f"{used[name].flag} and --set {name} cannot be combined")
         texts[name] = text
     return texts
-
-
-def flag_of(field: SettingField) -> str:
-    """Return the option of a setting."""
-    return field.schema["flag"] or f"--{field.name.replace('_', '-')}"
 
 
 @cache
@@ -168,7 +163,7 @@ def _parameters(uses: str) -> Sequence[Any]:
         shown = "" if default in (None, False, [], {}) else f" (default: {default})"
         metavar = field.schema["option"] or "|".join(field.schema.get("enum", ())) or None
         switch = field.type is bool
-        given = typer.Option(flag_of(field), metavar=metavar, help=f"{field.schema['description']}{shown}.")
+        given = typer.Option(field.flag, metavar=metavar, help=f"{field.schema['description']}{shown}.")
         several = list[str] | None if field.schema["repeated"] else str | None
         kind = Annotated[bool if switch else several, given]  # type: ignore[valid-type]
         made.append(

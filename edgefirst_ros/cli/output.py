@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import typer
 
 from edgefirst_ros.counts import UNITS
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, printable
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable
 
 
 def one_line(text: str) -> str:
@@ -69,8 +69,8 @@ def finish(done: AnyResult, show: Callable[[AnyResult], object], *, as_json: boo
 def repeated(members: int, size: int) -> str:
     """Return in words how many members repeat the message of the sample before, their bytes, and what saves them."""
     return (
-        f"{counted(members, 'member')} repeat the sample before: {size / 1e6:.1f} MB, "
-        "which convert --no-reuse would save"
+        f"repeated members: {members}, {size / 1e6:.1f} MB: a slower sensor's message serves several samples; "
+        "convert --no-reuse writes each once"
     )
 
 

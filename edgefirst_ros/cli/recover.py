@@ -47,16 +47,16 @@ def _print(report: Recovery) -> None:
         for note in report.notes:
             say(f"note: {note}")
         return
-    say(f"{show_path(report.paths.container)}{' (dry run: nothing is changed)' if report.dry_run else ''}")
+    say(f"{show_path(report.paths.container)}{' (dry run: no file changes)' if report.dry_run else ''}")
     rows = [
         ("samples kept", str(report.samples)),
         ("members kept", str(report.members)),
-        ("bytes without a whole member", str(report.lost_bytes)),
-        ("frames rows rebuilt", str(report.rows_rebuilt)),
-        ("of these with a stamp to 2 s only", str(report.unstamped)),
+        ("bytes skipped, damaged or cut", str(report.lost_bytes)),
+        ("rows of frames rebuilt", str(report.rows_rebuilt)),
+        ("of these with a stamp rounded to 2 s", str(report.unstamped)),
         ("samples whose annotations may be lost", str(report.annotations_lost)),
-        (f"samples of the {report.told_by} that are missing", str(report.rows_dropped)),
-        (f"members of the {report.told_by} that are missing", str(report.members_missing)),
+        (f"samples lost: in the {report.told_by} only", str(report.rows_dropped)),
+        (f"members lost: in the {report.told_by} only", str(report.members_missing)),
     ]
     table(("what", "number"), rows)
     for lost in report.lost:

@@ -52,6 +52,13 @@ class SettingField:
         return ".".join(self.path)
 
     @property
+    def flag(self) -> str:
+        """Its option on the command line, or its form of --set."""
+        if self.schema["option"] is None:
+            return f"--set {self.name}"
+        return self.schema["flag"] or f"--{self.name.replace('_', '-')}"
+
+    @property
     def type(self) -> type:
         """Type of a ROS parameter: bool, int, float, str or list."""
         return TYPES[self.schema["type"]][0]
@@ -142,7 +149,7 @@ def _read_texts(texts: Mapping[str, str]) -> dict[str, Any]:
     for name, text in texts.items():
         field = fields.get(name)
         if field is None:
-            raise UsageError(f"options: unknown setting {_short(name)}{nearest(name, fields)}")
+            raise UsageError(f"--set: unknown setting {_short(name)}{nearest(name, fields)}")
         listed = [part for part in map(str.strip, text.split(",")) if part]
         put(values, field.path, None if field.optional and not text else listed if field.type is list else text)
     return values
@@ -175,7 +182,7 @@ def load(
         return Settings(**values)
     except ValidationError as error:
         fields = setting_fields(Settings, LiveSettings)
-        raise UsageError(explain(error, str(path) if path else "options", fields, options=given)) from None
+        raise UsageError(explain(error, str(path or ""), fields, options=given, typed=texts or ())) from None
 
 
 def _merged(below: object, above: object) -> object:
@@ -232,26 +239,39 @@ def _from_ros(content: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- messages ----------------------------------------------------------------------------------
 def explain(
-    error: ValidationError, source: str, fields: Mapping[str, SettingField], *, options: Iterable[str] = ()
+    error: ValidationError,
+    source: str,
+    fields: Mapping[str, SettingField],
+    *,
+    options: Iterable[str] = (),
+    typed: Iterable[str] = (),
 ) -> str:
     """Return the fault with settings, a line for each.
 
-    `source` is where they come from, but for those named by `options`; `fields` are the known ones.
+    Args:
+        error: The faults.
+        source: Where the settings come from, empty without a file.
+        fields: The known settings.
+        options: Keys that do not come from `source`.
+        typed: Names of the settings that were given on the command line; the fault names their flag.
     """
     lines, faults = [], error.errors()
     for fault in faults[:MOST_FAULTS]:
         path = tuple(map(str, fault["loc"]))
         path = (path[0], *path[2:]) if path[:2] == ("rig", "sensors") else path
-        key, place = ".".join(path) or "settings", "options" if path and path[0] in options else source
+        key = ".".join(path)
+        flag = next((fields[name].flag for name in typed if name in fields and f"{name}.".startswith(f"{key}.")), key)
+        place = f"{source}: " if source and not (path and path[0] in options) else ""
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             known = {field.path[-1 if path[1:] else 0] for field in fields.values() if not path[1:] or field.path[1:]}
-            lines.append(f"{place}: unknown setting {_short(key)}{nearest(path[-1], sorted(known))}")
+            lines.append(f"{place}unknown setting {_short(key)}{nearest(path[-1], sorted(known))}")
         elif fault["type"] == "value_error":
-            lines.append(f"{place}: {key[:80]}: {fault['msg'].removeprefix('Value error, ')}")
+            at = f"{flag[:80]}: " if key else ""
+            lines.append(f"{place}{at}{fault['msg'].removeprefix('Value error, ')}")
         else:
-            lines.append(f"{place}: {key[:80]}: expected {_expected(fault, fields)}, got {_short(fault['input'])}")
+            lines.append(f"{place}{flag[:80]}: expected {_expected(fault, fields)}, got {_short(fault['input'])}")
     if faults[MOST_FAULTS:]:
-        lines.append(f"{source}: and {len(faults) - MOST_FAULTS} more")
+        lines.append(f"{f'{source}: ' if source else ''}and {len(faults) - MOST_FAULTS} more")
     return "\n".join(lines)
 
 

@@ -109,7 +109,7 @@ class Rig(Model):
             if wrong:
                 raise ValueError(f"{key}: {wrong[0]} is not for this sensor")
             if sensor.tf is not None and sensor.topic is not None:
-                raise ValueError(f"{key}: topic and tf exclude each other: give one of them")
+                raise ValueError(f"{key}: topic and tf cannot be combined")
         return value
 
 

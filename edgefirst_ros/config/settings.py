@@ -304,10 +304,10 @@ class Settings(Model):
         own = {key: sensor for key, sensor in self.rig.sensors.items() if sensor.topic is not None or sensor.tf}
         for name, key in {"reference_topic": streams.CAMERA.key, **self._short_forms}.items():
             if getattr(self, name) is not None and key in own:
-                raise ValueError(f"{name} and {key} of the rig exclude each other: give one of them")
+                raise ValueError(f"{name} and {key} of the rig cannot be combined")
         twice = sorted(self.streams.keys() & self.rig.sensors.keys())
         if twice:
-            raise ValueError(f"streams.{twice[0]} and {twice[0]} of the rig exclude each other: give one of them")
+            raise ValueError(f"streams.{twice[0]} and {twice[0]} of the rig cannot be combined")
 
     @property
     def _short_forms(self) -> dict[str, str]:

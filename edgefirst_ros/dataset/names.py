@@ -266,7 +266,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     """Find the dataset that a user names by its ZIP, its folder, one of its tables, or by OUT/NAME alone.
 
     A ZIP goes before a folder of the same name unless the folder itself was named.
-    Raises DatasetError, listing what was looked for, if it is missing.
+    Raises DatasetError if it is missing.
     """
     text = os.fspath(path)
     if "\0" in text:
@@ -280,10 +280,10 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
         if _is_file(candidate.arrow) or _is_file(candidate.frames):
             return candidate
     refuse_unreadable(given)
-    tried = dict.fromkeys(str(c.container if c.layout == "zip" else c.members) for c in candidates)
+    found = "not a dataset" if os.path.lexists(given) else "no such file or directory"
     unfinished = any(os.path.lexists(c.members_partial) for c in candidates)
-    hint = f"; there is an unfinished one: edgefirst-ros recover {text} completes it" if unfinished else ""
-    raise DatasetError(f"{text}: no dataset here; looked for {', '.join(tried)}{hint}")
+    hint = f"; it is unfinished: edgefirst-ros recover {text} completes it" if unfinished else ""
+    raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow{hint}")
 
 
 def refuse_unreadable(path: Path) -> None:

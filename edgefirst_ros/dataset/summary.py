@@ -29,7 +29,7 @@ ALL = "all"
 """Name of the row that sums all sequences."""
 NAMED = 5
 """Sequences that a check names."""
-APART = "-: not a part of samples: read for position, attitude, labels and calibration, or not at all"
+APART = "-: read for position, attitude, labels or calibration, or not used"
 
 Table = tuple[Sequence[str], list[tuple[str, ...]]]
 """Head and rows, as text."""
@@ -192,7 +192,7 @@ class DatasetSummary:
             skew = {sensor: [f"{value:.1f}" for value in its.values()] for sensor, its in one.skew.items()}
             there = {name: n for name, n in one.sensors.items() if n or one.name == ALL}
             found += [(one.name, name, str(n), *skew.get(name, [""] * 3)) for name, n in there.items()]
-        return self._told_apart(("samples with", "number", "skew, ms: p50", "p95", "max"), found)
+        return self._told_apart(("sensor", "samples", "skew, ms: p50", "p95", "max"), found)
 
     def count_table(self, what: str, number: str) -> Table:
         """Samples by group or annotations by label: `what` is `group` or `label`."""

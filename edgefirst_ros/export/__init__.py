@@ -215,7 +215,7 @@ def restore(
     read = _system(system, known)
     given, place, report = Path(source), Path(os.path.abspath(out)), LossReport(system)
     if not given.exists():
-        raise DatasetError(f"{given}: does not exist")
+        raise DatasetError(f"{given}: no such file or directory")
     refuse_inside(place, given)
     with staged(place) as folder:
         read(given, folder, limits or DEFAULT_LIMITS, report, progress or quiet)

@@ -75,8 +75,8 @@ class Catalogue:
             rows = self.rows if where is None else pl.SQLContext(catalogue=self.rows).execute(query, eager=False)
             return rows.select(columns or pl.all()).collect()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            said = str(error).splitlines()[0]
-            names = ", ".join(self.rows.collect_schema().names())
+            said = str(error).splitlines()[0].partition("; valid columns")[0]
+            names = ", ".join(sorted(self.rows.collect_schema().names()))
             raise UsageError(f"--where {where!r}: {said}; columns: {names}") from None
 
 

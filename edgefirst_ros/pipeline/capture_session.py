@@ -48,8 +48,7 @@ def load_capture(
         if live.sequence:
             check_name(live.sequence)
     except ValidationError as error:
-        source = str(path) if path else "options"
-        raise UsageError(explain(error, source, fields, options=given)) from None
+        raise UsageError(explain(error, str(path or ""), fields, options=given, typed=given)) from None
     except UsageError as error:
         raise UsageError(f"sequence: {error}") from None
     return settings, live

@@ -29,6 +29,7 @@ from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, 
 from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
+from edgefirst_ros.sources.topics import option_of
 from edgefirst_ros.sync.align import Skews
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ def convert(
     if settings is None:
         settings = load(config, note=notes.append, **options)
     elif options or config is not None:
-        raise UsageError(f"settings and single options exclude each other: {', '.join(options) or 'config'}")
+        raise UsageError(f"settings and single options cannot be combined: {', '.join(options) or 'config'}")
     notes += settings.doubts
     check_form(settings.pcd)
     prepare_hook(settings.picture_hook, Path(config) if config is not None else None)
@@ -288,7 +289,7 @@ def convert(
         rule.check([sequence_name(drive, camera) for drive in drives for camera in cameras.values()])
     name = check_name(name) if name is not None else default_name(drives, Path(out))
     if resume and overwrite:
-        raise UsageError("resume and overwrite exclude each other: choose one of them")
+        raise UsageError("resume and overwrite cannot be combined")
     check_path(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     plan = [
@@ -388,7 +389,9 @@ class _Run:
             self._facts.leave_out(planned.left_out(error))
             return
         unused = unused_in(found.values())
-        self._notes += [f"{given.label}: {topic} is not used; to use it: {use}" for topic, use in unused.items()]
+        self._notes += [
+            f"{given.label}: {topic} is not used; to use it: {option_of(use)}" for topic, use in unused.items()
+        ]
         for conclusions in found.values():
             if conclusions.unknown_labels and self._alone and not self._one_of_many:
                 raise UsageError(f"{given.label}: {conclusions.unknown_labels}")
@@ -533,11 +536,21 @@ class _Run:
         )
 
     def _nothing(self) -> str:
-        lines = [f"no sample could be made, nothing is written to {self._paths.out}"]
+        lines = [f"no samples, so no dataset in {self._paths.out}"]
         for topic, count in self._facts.counts.topics.items():
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:
                 lines.append(f"{topic}: {counted(count.seen, 'message')}; {reasons}")
+        without = dict.fromkeys(
+            reason.removeprefix("lacks ")
+            for count in self._facts.counts.topics.values()
+            for reason in count.dropped
+            if reason.startswith("lacks ")
+        )
+        if without:
+            lines.append(
+                f"raise --tolerance ({self._settings.tolerance:g} s), or do not --require {', '.join(without)}"
+            )
         return "\n".join([*lines, *self._notes])
 
 
@@ -545,7 +558,7 @@ def _finished(paths: DatasetPaths, plan: Sequence[Planned], settings: Settings, 
     """Return the outcome of a conversion that is finished already; raises DatasetError if it was another one."""
     samples, counts, time_bases, left_out = finished(paths, plan, settings)
     notes = [*notes, *(f"{of['file']}: not converted: {of['why']}" for of in left_out)]
-    notes.append("it was finished already; nothing was done")
+    notes.append("the dataset was already complete, and stays as it is")
     groups = _count_groups(paths, settings, notes)
     loss = bool(left_out) or bool(counts.lost)
     return Outcome(paths, samples, counts, time_bases, notes, loss, {}, 0.0, {}, 0.0, groups)

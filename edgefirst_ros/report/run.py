@@ -252,8 +252,9 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
             try:
                 found.append(Wanted(path, find(path).name))
             except DatasetError as error:
-                what = "neither a dataset nor a recording" if os.path.lexists(path) else "not there"
-                raise DatasetError(f"{path}: {what}: {error}") from error
+                if not os.path.lexists(path):
+                    raise
+                raise DatasetError(f"{path}: neither a dataset nor a recording: {error}") from error
         else:
             inside = sorted(_inside(path), key=lambda one: str(one.path))
             if not inside:

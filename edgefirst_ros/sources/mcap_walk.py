@@ -98,7 +98,13 @@ def open_raw(path: Path) -> io.FileIO:
     """Open a recording without a buffer. Raises as `open_recording`."""
     try:
         if not path.is_file():
-            found = "is a directory" if path.is_dir() else "does not exist" if not path.exists() else "is not a file"
+            found = (
+                "is a directory"
+                if path.is_dir()
+                else "no such file or directory"
+                if not path.exists()
+                else "is not a file"
+            )
             raise RecordingError(f"{path}: {found}; expected an MCAP recording")
         return io.FileIO(path)
     except (OSError, ValueError) as error:
@@ -363,7 +369,7 @@ class McapWalk:
             raise RecordingError(f"{path}: the file is empty; expected an MCAP recording")
         if start != MAGIC:
             raise RecordingError(
-                f"{path}: begins with {start[:8]!r}, not with the MCAP magic; expected an MCAP recording"
+                f"{path}: not an MCAP recording: it begins with {start[:8]!r}, not with the MCAP magic"
             )
         self.position = len(MAGIC)
         while self.position < self.size:

@@ -13,7 +13,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL, TILED
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics with static content, such as camera/info and tf_static."""
@@ -413,11 +413,16 @@ class _Finder:
             if found:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
-        types = ", ".join(kind for kind in CAMERA_TYPES if kind != TILED)
         raise RecordingError(
-            f"no camera topic ({', '.join(CAMERA_NAMES)}, or the only one of type {types}); "
-            f"there are {nearest_first(CAMERA_NAMES[0], self.topics)}; set reference_topic to another stream"
+            f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {nearest_first(CAMERA_NAMES[0], self.topics)}; "
+            "to make samples of another topic, set reference_topic"
         )
+
+
+def option_of(use: str) -> str:
+    """Return the option of the command line for a setting in YAML that uses a topic."""
+    name, _, value = use.partition(": ")
+    return f"--rig '{{{value}}}'" if name == "rig" else f"--set {name}={value}"
 
 
 def choose_topics(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,9 +51,10 @@ def session(endpoint: str) -> Iterator[Any]:
     try:
         opened = zenoh.open(config)
     except zenoh.ZError as error:
-        text = " ".join(str(error).split())
+        text = re.sub(r" at /\S+\.rs:\d+\.?", "", " ".join(str(error).split()))
         raise EdgeFirstError(
-            f"--zenoh {endpoint}: no answer within {PATIENCE // 1000} s; is zenohd running? ({text[:200]})"
+            f"--zenoh {endpoint}: cannot connect within {PATIENCE // 1000} s; is zenohd running at this address? "
+            f"({text[:200]})"
         ) from None
     try:
         yield opened

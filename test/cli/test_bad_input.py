@@ -16,8 +16,8 @@ import pytest
 import edgefirst_ros
 from edgefirst_ros.cli import output as progress_module
 from edgefirst_ros.cli.export import show
-from edgefirst_ros.cli.output import counted, explained, instead
-from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.cli.output import explained, instead
+from edgefirst_ros.errors import DatasetError, StorageError, counted
 from edgefirst_ros.export import Exported
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.exif import insert_jpeg
@@ -94,7 +94,7 @@ def test_hints(tmp_path):
         ("drive.zip", "has the members"),
         ("drive.frames.arrow", "table of frames"),
         ("", "is a folder"),
-        ("none.arrow", "does not exist"),
+        ("none.arrow", "no such file"),
     ],
 )
 def test_migrate_wants_annotations(run, dataset, given, says):

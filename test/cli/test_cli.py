@@ -37,9 +37,7 @@ def test_convert_prints_what_became_of_every_topic(run, recording, tmp_path):
         assert topic in done.stdout
     for word in ("p50", "p95", "max", "time base: header", "times real time"):
         assert word in done.stdout
-    assert re.search(
-        r"^reading \d+\.\d s, converting \d+\.\d s, completing \d+\.\d s; \d+\.\d cores busy$", done.stdout, re.M
-    )
+    assert re.search(r"^reading \d+\.\d s, converting \d+\.\d s, completing \d+\.\d s$", done.stdout, re.M)
     assert sorted(p.suffixes[-1] for p in (tmp_path / "out").iterdir()) == [".arrow", ".arrow", ".zip"]
 
 
@@ -114,11 +112,11 @@ def test_every_option_reaches_the_dataset(run, recording, tmp_path):
         (["--tolerance", "soon"], "tolerance"),
         (["--rate", "0"], "rate"),
         (["--rate", "nan"], "rate"),
-        (["--jpeg-quality", "101"], "jpeg_quality"),
+        (["--jpeg-quality", "101"], "--jpeg-quality: expected"),
         (["--layout", "tar"], "layout"),
-        (["--schema", "1999.01"], "schema_version"),
+        (["--schema", "1999.01"], "--schema: expected"),
         (["--require", "smell"], "smell"),
-        (["--time-base", "sundial"], "time_base"),
+        (["--time-base", "sundial"], "--time-base: expected"),
         (["--split", "train"], "GROUP=SHARE"),
         (["--split", "train=0.5"], "add up to"),
         (["--reference-topic", "/nothing"], "/nothing"),
@@ -170,7 +168,7 @@ def test_the_same_from_python(recording, tmp_path):
     assert chosen == recorded(Settings(keyframes=True, jpeg_quality=80), chosen)
     again = edgefirst_ros.convert(path, tmp_path / "out", config=MAIVIN, jpeg_quality=80, resume=True)
     assert again.notes[0] == outcome.notes[0]
-    with pytest.raises(UsageError, match="exclude each other: config"):
+    with pytest.raises(UsageError, match="cannot be combined: config"):
         edgefirst_ros.convert(path, tmp_path / "out", config=MAIVIN, settings=Settings())
 
 

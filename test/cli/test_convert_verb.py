@@ -47,7 +47,7 @@ def test_an_interrupt_says_how_to_go_on(call, path, monkeypatch, tmp_path):
     done = call("convert", path, "-o", "out")
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == (
-        "interrupted: the same command continues from here, edgefirst-ros recover completes what is there so far\n"
+        "interrupted: the same command continues from here, edgefirst-ros recover completes the samples so far\n"
     )
 
 

@@ -33,7 +33,7 @@ VERBS = {
     "fleet convert": ("fleet", ["distributed"], ["fleet", "convert", "REC", "-o", "fleet"]),
     "fleet status s3://": ("fleet", ["obstore"], ["fleet", "status", "s3://drives/may"]),
     "convert --set pcd": ("lzf", ["lzf"], ["convert", "REC", "-o", "other", "--set", "pcd=binary_compressed"]),
-    "export --to ncore": ("ncore", ["ncore"], ["export", "out/drive.zip", "--to", "ncore", "-o", "nc"]),
+    "export --to ncore": ("ncore-light", ["ncore"], ["export", "out/drive.zip", "--to", "ncore", "-o", "nc"]),
 }
 
 

@@ -43,7 +43,7 @@ def test_a_dry_run_says_what_would_be_kept_and_changes_nothing(call, unfinished)
     before = sorted(os.listdir(unfinished.out))
     done = call("recover", unfinished.out / "drive", "--dry-run")
     assert done.exit_code == 0
-    assert done.stdout.startswith("out/drive.zip (dry run: nothing is changed)\n")
+    assert done.stdout.startswith("out/drive.zip (dry run: no file changes)\n")
     found = numbers(done.stdout)
     assert (found.pop("samples kept"), found.pop("members kept")) == (4, 12)
     assert set(found.values()) == {0}
@@ -71,9 +71,9 @@ def test_what_is_lost_is_named_by_its_place(call, damaged):
     assert f"lost: no member at byte {fifth.header_offset}: " in done.stdout
     found = numbers(done.stdout)
     assert (found["samples kept"], found["members kept"]) == (4, 11)
-    assert found["bytes without a whole member"] == lost["bytes"]
+    assert found["bytes skipped, damaged or cut"] == lost["bytes"]
     assert f"note: {paths.arrow} is kept as it is\n" in done.stdout
-    assert (found["frames rows rebuilt"], found["samples whose annotations may be lost"]) == (0, 0)
+    assert (found["rows of frames rebuilt"], found["samples whose annotations may be lost"]) == (0, 0)
 
 
 def test_places_beyond_those_listed_are_counted(unfinished, capsys):
@@ -86,7 +86,7 @@ def test_places_beyond_those_listed_are_counted(unfinished, capsys):
         "lost: no member at byte 990: no header of a member",
         "lost: 3 more places",
     ]
-    assert numbers("\n".join(lines))["bytes without a whole member"] == 412
+    assert numbers("\n".join(lines))["bytes skipped, damaged or cut"] == 412
 
 
 def test_of_a_finished_folder_it_is_said_that_nothing_was_compared(call, tmp_path):

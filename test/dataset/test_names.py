@@ -253,7 +253,7 @@ def test_a_folder_that_may_not_be_searched_is_not_taken_for_an_empty_one(tmp_pat
     def refused(path, *_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
-    with pytest.raises(DatasetError, match=r"/d: no dataset here; looked for"):
+    with pytest.raises(DatasetError, match=r"/d: no such file or directory; expected OUT/NAME"):
         locate(tmp_path / "d")
     monkeypatch.setattr(os, "lstat", refused)
     with pytest.raises(DatasetError, match=r"/d: cannot be accessed: Permission denied"):

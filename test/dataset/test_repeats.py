@@ -112,10 +112,10 @@ def test_the_summary_and_info_say_the_same(command, recording, tmp_path):
         [*command, "info", str(tmp_path / "one.zip")], capture_output=True, text=True, check=True
     ).stdout
     repeated = [sample for sample in Dataset(tmp_path / "one.zip").samples() if sample.repeats]
-    (line,) = (line for line in said if "repeat the sample before" in line)
-    assert line.startswith(f"{len(repeated)} members repeat the sample before: 0.0 MB")
+    (line,) = (line for line in said if "repeated members:" in line)
+    assert line.startswith(f"repeated members: {len(repeated)}, 0.0 MB")
     assert line in told.splitlines()
-    assert line.endswith("which convert --no-reuse would save")
+    assert line.endswith("--no-reuse writes each once")
 
 
 def test_no_reuse_keeps_every_message_and_stores_it_once(recording, tmp_path):

@@ -94,7 +94,7 @@ def test_what_goes_wrong(run, dataset, tmp_path, arguments, code, says):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["missing", "--from", "l5kit"], 1, "missing: does not exist"),
+        (["missing", "--from", "l5kit"], 1, "missing: no such file"),
         (["empty", "--from", "l5kit"], 1, "not a folder with scenes.zarr"),
         (["empty", "--from", "kitti"], 2, "unknown format 'kitti'; known: ncore, l5kit, roverd"),
     ],

@@ -87,7 +87,7 @@ def test_a_file_that_the_system_does_not_give_is_named():
 
 
 def test_what_is_not_there_is_not_restored(tmp_path):
-    with pytest.raises(DatasetError, match=r"none: does not exist"):
+    with pytest.raises(DatasetError, match=r"none: no such file"):
         restore(tmp_path / "none", "roverd", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

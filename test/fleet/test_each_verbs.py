@@ -120,7 +120,7 @@ def test_datasets_are_exported_and_some_that_fail_are_a_loss(sets, cluster, tmp_
 def test_a_cluster_and_a_number_of_workers_exclude_each_other(sets, verb):
     done = fleet(verb[0], sets, *verb[1:], "--cluster", "tcp://h:1", "--workers", 1)
     assert isinstance(done.exception, UsageError)
-    assert "--cluster and --workers exclude each other" in str(done.exception)
+    assert "--cluster and --workers cannot be combined" in str(done.exception)
 
 
 def test_datasets_are_merged_and_the_summary_says_what_came_of_it(sets, tmp_path):

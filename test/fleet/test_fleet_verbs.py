@@ -239,13 +239,13 @@ def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, t
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["status", "nowhere"], 1, "nowhere: has no states of recordings"),
+        (["status", "nowhere"], 1, "nowhere: not the folder of a fleet"),
         (["merge", "nowhere", "-o", "x"], 1, "has no datasets"),
         (["convert", "nowhere", "-o", "x"], 2, "no such file or folder"),
         (["convert", "s4://b", "-o", "x"], 2, "known: s3://, gs://, az://, file://"),
         (["convert", "{0}", "-o", "x", "--set", "layout=directory"], 2, "fleet convert does not use this setting"),
         (["convert", "{0}", "-o", "x", "--set", "jobs=4"], 2, "fleet convert does not use this setting"),
-        (["convert", "{0}", "-o", "x", "--cluster", "tcp://h:1", "--workers", "1"], 2, "exclude each other"),
+        (["convert", "{0}", "-o", "x", "--cluster", "tcp://h:1", "--workers", "1"], 2, "cannot be combined"),
         (["convert", "{0}", "-o", "x", "--group", "test=nihgt*"], 2, "there are night1"),
         (["export", "nowhere", "--to", "yollo", "-o", "x"], 2, "known: "),
         (["convert", "{0}", "-o", "{0}/day1.mcap/x"], 1, "Not a directory"),

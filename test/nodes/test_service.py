@@ -234,7 +234,7 @@ def test_what_is_wrong_is_named_with_where_it_was_said(tmp_path):
     path.write_text("depth: 0\n")
     with pytest.raises(UsageError, match=rf"{path}: depth: expected a whole number at least 1"):
         load_capture(path)
-    with pytest.raises(UsageError, match="options: keep: expected"):
+    with pytest.raises(UsageError, match="--set keep: expected"):
         load_capture(None, {"keep": "perhaps"})
 
 

@@ -316,7 +316,7 @@ def test_wrong_orders_and_settings_are_said(network, command, tmp_path):
     assert (code, "dpeth" in said) == (2, True)
     assert (
         run("capture", *at, "--set", "depth=0")[1]
-        == "edgefirst-ros: options: depth: expected a whole number at least 1, at most 10000, got '0'\n"
+        == "edgefirst-ros: --set depth: expected a whole number at least 1, at most 10000, got '0'\n"
     )
     assert run("capture", *at, "-p", "out:=x")[0] == 2
     assert run("capture", "--config", "x.yaml")[0] == 2

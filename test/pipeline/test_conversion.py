@@ -408,13 +408,13 @@ def broken_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("missing.mcap", "does not exist"),
+        ("missing.mcap", "no such file"),
         ("folder.mcap", "is a directory"),
         ("empty.mcap", "is empty"),
         ("text.mcap", "not with the MCAP magic"),
         ("magic.mcap", "no messages"),
-        ("x" * 300 + ".mcap", "cannot be opened|does not exist"),
-        ("nul\0.mcap", "cannot be opened|does not exist"),
+        ("x" * 300 + ".mcap", "cannot be opened|no such file"),
+        ("nul\0.mcap", "cannot be opened|no such file"),
     ],
 )
 def test_what_is_no_recording(tmp_path, name, says):

@@ -292,7 +292,7 @@ def test_a_dataset_that_does_not_say_of_what_it_is_is_another_one(recordings, tm
 
 
 def test_resume_and_overwrite_exclude_each_other(recordings, tmp_path):
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         convert(recordings[0], tmp_path, resume=True, overwrite=True)
 
 

@@ -135,7 +135,7 @@ def test_video_whose_stamps_go_back_is_decoded(recording, tmp_path):
 # ---- what is refused ---------------------------------------------------------------------------
 def test_a_file_and_the_browser_exclude_each_other(tmp_path):
     path = made.write(tmp_path, made.good())
-    with pytest.raises(UsageError, match="--save and --web exclude each other"):
+    with pytest.raises(UsageError, match="--save and --web cannot be combined"):
         view(path, save=tmp_path / "x.rrd", web=True)
     assert not (tmp_path / "x.rrd").exists()
 

@@ -252,7 +252,7 @@ def test_nobody_listens_and_it_plays_all_the_same(play: Callable[..., Any], reco
 def test_errors_become_exit_codes(parameter: str, code: int, start: Callable[..., Any]) -> None:
     node = start("-m", "edgefirst_ros", "play", "--ros-args", "-p", parameter, PYTHONPATH=str(ROOT))
     assert node.wait() == code
-    assert f"edgefirst-ros: {'/player: rate' if code == 2 else '/nowhere/drive.mcap: does not exist'}" in node.log
+    assert f"edgefirst-ros: {'/player: rate' if code == 2 else '/nowhere/drive.mcap: no such file'}" in node.log
     assert "Traceback" not in node.log
 
 

@@ -204,7 +204,7 @@ def test_what_is_no_mcap_is_named(path, content, words):
 
 
 def test_what_cannot_be_opened_is_named(path, tmp_path):
-    for wrong, words in ((path, "does not exist"), (tmp_path, "directory"), (tmp_path / "a\0b", "MCAP|opened")):
+    for wrong, words in ((path, "no such file"), (tmp_path, "directory"), (tmp_path / "a\0b", "MCAP|opened")):
         with pytest.raises(RecordingError, match=words):
             list(McapRecording(wrong).walk())
 

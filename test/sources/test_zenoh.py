@@ -417,7 +417,7 @@ def test_where_nobody_answers_it_is_an_error(monkeypatch):
 
     monkeypatch.setattr(zenoh_session, "PATIENCE", 200)
     with (
-        pytest.raises(EdgeFirstError, match="no answer within 0 s; is zenohd running"),
+        pytest.raises(EdgeFirstError, match="cannot connect within 0 s; is zenohd running"),
         session(f"tcp/127.0.0.1:{free_port()}"),
     ):
         pass

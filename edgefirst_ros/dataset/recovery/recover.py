@@ -354,7 +354,8 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
         if os.path.isfile(paths.container) if paths.layout == "zip" else os.path.isdir(paths.members):
             return paths
     refuse_unreadable(given)
-    raise DatasetError(f"{text}: no dataset here; looked for {', '.join(str(c.members_partial) for c in candidates)}")
+    found = "not a dataset" if os.path.lexists(given) else "no such file or directory"
+    raise DatasetError(f"{text}: {found}; expected OUT/NAME of a dataset or of its files that end in .partial")
 
 
 def is_cut(paths: DatasetPaths, limits: Limits) -> bool:

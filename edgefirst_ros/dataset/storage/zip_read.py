@@ -369,7 +369,8 @@ class Archive:
             with zipfile.ZipFile(handle) as archive:
                 return archive.infolist(), archive.start_dir
         except _ZIP_ERRORS as error:
-            raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}") from error
+            hint = "if it was cut, edgefirst-ros recover completes it"
+            raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}; {hint}") from error
 
     @cached_property
     def entries(self) -> list[zipfile.ZipInfo]:
@@ -433,7 +434,7 @@ class Archive:
             raise DatasetError(f"{place}: {error}") from error
         crc = zlib_ng.crc32(data)
         if crc != entry.CRC:
-            raise DatasetError(f"{place}: CRC is {crc:08x}, must be {entry.CRC:08x}")
+            raise DatasetError(f"{place}: CRC mismatch: computed {crc:08x}, stored {entry.CRC:08x}")
         return data
 
     def _takes(self, entry: zipfile.ZipInfo) -> int:

@@ -118,7 +118,7 @@ def _not_negative(number: int) -> int:
 def _pread(fd: int, length: int, offset: int, size: int) -> bytes:
     data = os.pread(fd, length, offset) if length >= 0 and offset >= 0 and offset + length <= size else b""
     if len(data) != length:
-        raise ValueError(f"{length} bytes at {offset} lie outside of the {size} that it has")
+        raise ValueError(f"it is cut or damaged: it names byte {offset + length}, and has {size}")
     return data
 
 
@@ -384,6 +384,8 @@ class TableFile:
             self._size = os.fstat(fd).st_size
             self._parquet = start != ARROW_MAGIC
             if not self._parquet:
+                if os.pread(fd, len(ARROW_MAGIC), max(self._size - len(ARROW_MAGIC), 0)) != ARROW_MAGIC:
+                    raise ValueError("it is cut, its end is missing; edgefirst-ros recover OUT/NAME rebuilds it")
                 count_batches(fd, self._size, self._budget())
                 self._bytes = _native(fd)
                 self._file: Any = pa.ipc.open_file(self._bytes)

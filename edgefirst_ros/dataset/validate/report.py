@@ -256,7 +256,7 @@ class Subject:
             try:
                 data = archive.read_entry(entry) if archive and entry else self.container.read(name)
             except DatasetError as error:
-                fault = str(error)
+                fault = str(error).removeprefix(f"{self.container.path}: {name!r}: ")
             key, kind = found or (None, "")
             yield View(name, key, kind, data, fault, self.rows.get(key) if key else None)
 

@@ -131,20 +131,20 @@ def label(
     if form not in READERS:
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(READERS)}")
     if replace and join:
-        raise UsageError("replace and join exclude each other: choose one of them")
+        raise UsageError("replace and join cannot be combined")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     before = LabelRows(opened, LossReport(form), indexed=False)
     if before.table.height and not (replace or join):
         raise UsageError(
-            f"{opened.paths.arrow}: has {counted(before.table.height, 'annotation')} already: replace them in samples "
-            "that are named (--replace), or put the labels beside them (--join)"
+            f"{opened.paths.arrow}: already has {counted(before.table.height, 'annotation')}: use --replace to replace "
+            "those of the labelled samples, or --join to add to them"
         )
     tell = progress or quiet
     tell("reading labels", 0, 1)
     module, name = READERS[form]
     path = Path(labels)
     if not os.path.lexists(path):
-        raise DatasetError(f"{path}: does not exist")
+        raise DatasetError(f"{path}: no such file or directory")
     found: ForeignLabels = getattr(import_module(f"edgefirst_ros.export.labels.{module}"), name)(path)
     done = Labelled(opened.paths.arrow, dry_run=dry_run, skip_empty=skip_empty)
     named, rows, empty = _matched(opened, found, done)
@@ -211,7 +211,7 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
         )
     if len(named) < len(dataset):
         others = counted(len(dataset) - len(named), "sample")
-        done.notes.append(f"not named by the labels, which leave what is there: {others}")
+        done.notes.append(f"unchanged, because the labels do not name them: {others}")
     return named, rows, empty
 
 

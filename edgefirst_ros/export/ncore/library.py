@@ -26,7 +26,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
 from edgefirst_ros.export.importing import NOT_FOLLOWED, refuse_deep
 from edgefirst_ros.export.output import LossReport
 
-WITHOUT_TORCH = "without torch: pip install --no-deps 'nvidia-ncore==19.8.*', and the extra ncore-light"
+WITHOUT_TORCH = "and its library without torch: pip install --no-deps 'nvidia-ncore==19.8.*'"
 """Torch takes 5 GB, and only `ncore.sensors` needs it."""
 CUBE = "ai.edgefirst.radar_cube"
 VERSION = "v1"
@@ -67,7 +67,7 @@ def library() -> Any:
         from ncore.impl.common.transformations import HalfClosedInterval
         from upath import UPath
     except ImportError as error:
-        raise EdgeFirstError(f"{missing_extra('NCore', 'ncore', error)}; {WITHOUT_TORCH}") from error
+        raise EdgeFirstError(f"{missing_extra('NCore', 'ncore-light', error)}; {WITHOUT_TORCH}") from error
 
     class Library:
         """Namespace."""

@@ -78,7 +78,7 @@ def view(
     if save is not None:
         check_path(save)
         if web:
-            raise UsageError("--save and --web exclude each other: give one of them")
+            raise UsageError("--save and --web cannot be combined")
         if os.path.lexists(save) and not overwrite:
             raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
     place = Path(save) if save is not None else None

@@ -2,6 +2,7 @@
 """Several datasets as one, on the disk and in a bucket, and what users guess that a dataset and a sample can do."""
 
 import pickle
+import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -43,6 +44,13 @@ def prefix(s3, parts):
 
 def list_samples(samples):
     return [(sample.name, sample.frame) for sample in samples]
+
+
+def test_info_of_a_folder_sums_its_datasets(command, folder, parts):
+    said = subprocess.run([*command, "info", str(folder)], capture_output=True, text=True, check=True).stdout
+    repeated = sum(len(sample.repeats) for part in parts for sample in part)
+    assert f"{folder}: {sum(map(len, parts))} samples in {len(parts)} sequences\n" in said
+    assert f"repeated members: {repeated}, " in said
 
 
 @pytest.mark.parametrize("way", ["list", "folder", "glob", "text", "sum"])

@@ -64,7 +64,7 @@ def test_frame_numbers_are_enough_in_one_sequence(tmp_path):
 def test_rows_are_replaced_or_joined_where_labels_name_the_sample(tmp_path, dataset):
     file = coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], [box(1), box(1)])
     before = dataset.annotations
-    with pytest.raises(UsageError, match=r"has 12 annotations already.*--replace.*--join"):
+    with pytest.raises(UsageError, match=r"already has 12 annotations.*--replace.*--join"):
         label(dataset, "coco", file)
     assert Dataset(dataset.paths.container).annotations.equals(before)
     done = label(dataset, "coco", file, join=True)
@@ -72,7 +72,7 @@ def test_rows_are_replaced_or_joined_where_labels_name_the_sample(tmp_path, data
     done = label(dataset, "coco", file, replace=True)
     assert (done.annotations, done.replaced, done.kept) == (2, 4, 10)
     assert dataset.annotations.drop_nulls("label").height == 12
-    assert done.notes == ["not named by the labels, which leave what is there: 5 samples"]
+    assert done.notes == ["unchanged, because the labels do not name them: 5 samples"]
 
 
 @pytest.mark.parametrize("mode", ["join", "replace"])
@@ -265,7 +265,7 @@ def test_the_command(tmp_path, dataset, command):
     done = run("label", path, "coco", "--from", "coco")
     assert (done.returncode, "--replace" in done.stderr) == (2, True)
     done = run("label", path, "coco", "--from", "coco", "--replace")
-    assert (done.returncode, "12 annotations brought in" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "imported 12 annotations" in done.stdout) == (0, True), done.stderr
     done = run("label", path, "coco/instances.json", "--from", "coco", "--join", "--json")
     assert json.loads(done.stdout)["kept"] == 12
     done = run("label", path, "coco", "--from", "voc", "--replace")
@@ -277,7 +277,7 @@ def test_the_command(tmp_path, dataset, command):
 
 
 def test_replace_and_join_exclude_each_other(tmp_path, dataset):
-    with pytest.raises(UsageError, match="replace and join exclude each other"):
+    with pytest.raises(UsageError, match="replace and join cannot be combined"):
         label(dataset, "coco", coco(tmp_path / "a.json"), replace=True, join=True)
 
 
