@@ -28,6 +28,8 @@ KEYS = {
     "node": {"pkg", "exec", "args", "name", "namespace", "output", "param", "respawn", "respawn_delay"},
 }
 """Action -> the keys it may have."""
+KINDS = {"param": list, "respawn_delay": float}
+"""Keys whose values are no texts: launch compares a delay with 0.0, and refuses one in quotes."""
 SUBSTITUTION = re.compile(r"\$\(([a-z-]+) ([^()$ ]+)\)")
 
 
@@ -78,7 +80,7 @@ def resolve(name: str, folder: Path, **given: str) -> LaunchedNode:
     for file in _parameter_files(node["param"], values, folder):
         command += ["--params-file", str(file)]
     respawn = _typed(_substitute(node.get("respawn", "false"), values))
-    if type(respawn) is not bool or float(node.get("respawn_delay", "0")) < 0:
+    if type(respawn) is not bool or node.get("respawn_delay", 0.0) < 0:
         raise LaunchError(f"{name}: respawn must be true or false")
     return LaunchedNode(command, environment, respawn)
 
@@ -92,8 +94,8 @@ def _actions(name: str, kind: str) -> list[dict[str, Any]]:
         ((key, body),) = action.items()
         if key not in KEYS or set(body) - KEYS[key]:
             raise LaunchError(f"{name}: unknown: {key} {sorted(set(body) - KEYS.get(key, set()))}")
-        if not all(isinstance(value, str) for k, value in body.items() if k != "param"):
-            raise LaunchError(f"{name}: launch wants texts here: {body}")
+        if not all(isinstance(value, KINDS.get(k, str)) for k, value in body.items()):
+            raise LaunchError(f"{name}: launch wants texts here, and a number for a delay: {body}")
         if key == kind:
             found.append(body)
     return found

@@ -90,6 +90,7 @@ def test_play_has_the_parameters_of_the_player_with_their_defaults(tmp_path: Pat
         ("launch: [{node: {pkg: edgefirst_ros, exec: edgefirst-ros, emulate_tty: 'true'}}]", "emulate_tty"),
         ("launch: [{group: {scoped: 'true'}}]", "group"),
         ("launch: [{arg: {name: rate, default: 1.0}}]", "texts"),
+        ("launch: [{node: {respawn_delay: '2.0'}}]", "a number for a delay"),
         ("{launch: [], version: '1'}", "nothing else"),
     ],
 )
