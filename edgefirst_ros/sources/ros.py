@@ -24,6 +24,8 @@ try:
     from rclpy.type_hash import TypeHash
 except ImportError:  # ROS 2 Humble has no hashes of types
     TypeHash = None
+OF_NODES = ("rcl_interfaces/", "lifecycle_msgs/", "diagnostic_msgs/")
+"""Packages of topics that nodes publish about themselves."""
 POLICIES = {"history": HistoryPolicy, "reliability": ReliabilityPolicy, "durability": DurabilityPolicy}
 """Policies that a QoS override may have, in addition to depth."""
 
@@ -85,7 +87,10 @@ class RosTransport(Transport):
         """
         node, mixed = self._node, dict[str, str]()
         graph: dict[str, str] = {}
+        own = f"{node.get_fully_qualified_name()}/"
         for name, kinds in node.get_topic_names_and_types():
+            if name.startswith(own) or kinds[0].startswith(OF_NODES):
+                continue  # hints list what a user may have meant
             if expected and name not in expected and USABLE.isdisjoint(map(full_type, kinds)):
                 continue  # a robot has hundreds, and each costs some calls
             schema = self._type(name, kinds, expected.get(name, ()), mixed)

@@ -10,6 +10,7 @@ rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or sourc
 from domains import Domains  # noqa: E402
 from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: E402
 from sensor_msgs.msg import Imu  # noqa: E402
+from std_msgs.msg import String  # noqa: E402
 
 from edgefirst_ros.sources.live import TopicState  # noqa: E402
 from edgefirst_ros.sources.ros import RosTransport  # noqa: E402
@@ -46,6 +47,14 @@ def test_what_nobody_publishes_with_that_type_is_not_subscribed(node, topic, sch
     state = TopicState(topic, topic, schema)
     assert not transport.listen(state, nobody, once=False)
     assert (transport.subscriptions, state.fault, state.publishers) == ({}, "", 0)
+
+
+def test_topics_about_nodes_are_not_offered(node):
+    node.create_publisher(String, "~/finished", 1)
+    while not node.count_publishers("/capture/finished"):
+        pass
+    assert {"/rosout", "/capture/finished"} < dict(node.get_topic_names_and_types()).keys()
+    assert RosTransport(node, 10).look({}).topics == {"/imu": IMU}
 
 
 def test_the_reliability_of_a_subscription_is_that_of_its_publishers(node):
