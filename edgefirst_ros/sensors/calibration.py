@@ -144,7 +144,7 @@ class Calibration:
         if named in (None, BASE):
             return [], ""
         if BASE in frames or named not in frames:
-            why = f"there is a frame {BASE}" if BASE in frames else "no static transform has this frame"
+            why = f"the transforms have a frame {BASE}" if BASE in frames else "no static transform has this frame"
             return [], f"rig: base_frame: {named} is not used: {why}"
         still = {"translation": [0.0, 0.0, 0.0], "rotation": [0.0, 0.0, 0.0, 1.0]}
         return [{"parent": named, "child": BASE, **still}], ""
