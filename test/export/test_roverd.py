@@ -12,8 +12,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from bags import REAR, write_two_of_each
 from PIL import Image
-from roverd_checker import axis, cube_of, faults, points_of, turn
+from roverd_checker import avi_chunks, axis, cube_of, faults, points_of, turn
 from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
@@ -27,6 +28,7 @@ from edgefirst_ros.export.roverd.read_foreign import from_euler
 from edgefirst_ros.export.roverd.write import euler
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS
+from edgefirst_ros.synthetic.scene import LIDAR
 
 TOPICS = (DEFAULT_TOPICS - {"model/output"}) | {"model/boxes2d", "model/mask", "fusion/boxes3d"}
 RECIPE = {"seconds": 3, "size": (320, 180), "cube_shape": (2, 16, 4, 32), "lidar_points": 200, "topics": TOPICS}
@@ -376,3 +378,32 @@ def test_traces_without_a_camera_are_refused(tmp_path):
     with pytest.raises(DatasetError, match=r"no trace has a video\.avi"):
         restored(tmp_path / "set", tmp_path / "two")
     assert not list((tmp_path / "two").iterdir())
+
+
+def test_each_sensor_of_a_rig_has_a_folder_of_its_own(tmp_path):
+    path, rig = write_two_of_each(tmp_path, seconds=1.0)
+    paths = convert(path, tmp_path / "set", rig=rig).paths
+    told = exported(paths.container, tmp_path / "traces")
+    trace, samples = tmp_path / "traces" / "rigged", [*Dataset(paths.container)]
+    for folder, key, column in (
+        ("camera", "camera", "timestamp"),
+        ("camera_left", "camera.left", "camera_left_timestamp"),
+        ("lidar_points", "lidar.points", "lidar_points_timestamp"),
+        ("lidar_points_rear", "lidar.points.rear", "lidar_points_rear_timestamp"),
+    ):
+        sent = {one.row[column]: one for one in samples}
+        stamps = np.fromfile(trace / folder / "ts", "<f8")
+        np.testing.assert_allclose(stamps, np.array(sorted(sent)) / 1e9, rtol=0, atol=1e-6)
+        place = json.loads((trace / folder / "extrinsics.json").read_text())["sensor_to_parent"]
+        if key.startswith("camera"):
+            assert avi_chunks(trace / folder / "video.avi") == [one.read(key) for one in sent.values()]
+            info = json.loads((trace / folder / "intrinsics.json").read_text())
+            assert info == samples[0].calibration.info_of(key)
+            continue
+        assert [row[3] for row in place[:3]] == list({"lidar.points": LIDAR, "lidar.points.rear": REAR}[key])
+        clouds = np.fromfile(trace / folder / "xyz", "<f4").reshape(len(sent), -1, 3)
+        lengths = np.fromfile(trace / folder / "length", "<i4")
+        for cloud, length, one in zip(clouds, lengths, sent.values(), strict=True):
+            np.testing.assert_array_equal(cloud[:length], np.stack([one.lidar(key)[axis] for axis in "xyz"], -1))
+    assert told["camera-left.jpeg"].where == "camera_left/video.avi"
+    assert told["lidar-rear.pcd"].where == "lidar_points_rear/"

@@ -97,7 +97,7 @@ def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossRep
             taken.write(out, budget, progress)
         for ids in (loader.lidar_ids[1:], loader.radar_ids[1:]):
             for sensor in ids:
-                report.add(sensor, "", "a dataset has one lidar and one radar")
+                report.add(sensor, "", "only the first lidar and the first radar are read")
         for source in loader.point_clouds_ids:
             report.add(source, "", "point clouds without a sensor have no home")
     if not tally["camera"]:

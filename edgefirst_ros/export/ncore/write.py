@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -45,8 +45,7 @@ RIGID = 1e-6
 """Largest deviation of a rotation from orthonormal."""
 UNIT = 1e-4
 """Largest deviation of a direction's squared length from 1."""
-COMPANIONS = {"radar.png": CUBE, "radar.pcd": "radars/radar", "lidar.pcd": "lidars/lidar"}
-"""Kind of a member with a stamp of its own -> its home in NCore."""
+CAMERA = "camera"
 MICROSECOND = 1000
 ANNOTATIONS = {
     "name": ("sequence_id", ""),
@@ -85,6 +84,23 @@ FRAMES = {
 }
 """Column of the frames table -> the same."""
 Store = Literal["itar", "directory"]
+
+
+def is_companion(kind: str) -> bool:
+    """True for a member with a stamp of its own: a cube, a cloud, or a picture of another camera than the first."""
+    sensor = streams.of_kind(kind)
+    return sensor.form in ("cube", "cloud") or (sensor.form == "camera" and sensor.instance is not None)
+
+
+def sensor_of(kind: str) -> str:
+    """Return the name of a kind's sensor in NCore: `lidar`, or `lidar-rear` of a further one."""
+    return kind.partition(".")[0]
+
+
+def home_of(kind: str) -> str:
+    """Return the home of a companion's messages in NCore."""
+    sensor = sensor_of(kind)
+    return CUBE if streams.of_kind(kind).form == "cube" else f"{sensor.partition('-')[0]}s/{sensor}"
 
 
 def check_rigid(what: str, poses: NDArray[Any]) -> None:
@@ -206,7 +222,7 @@ class Preparation:
         drive, last = self._drive, dict[str, int]()
         for number, sample in enumerate(drive.samples):
             stamps, fits = {}, set()
-            for kind in COMPANIONS.keys() & drive.dataset.members(sample.key).keys():
+            for kind in filter(is_companion, drive.dataset.members(sample.key)):
                 at = stamps[kind] = drive.stamp_of(kind, number)
                 if self._holds(at) and (kind not in last or at // MICROSECOND > last[kind] // MICROSECOND):
                     fits.add(kind)
@@ -228,8 +244,9 @@ class Preparation:
             data = dataset.container.read(name)
             made: Any = None
             try:
-                if kind in task.fits:
-                    made = described(data) if kind == "radar.png" else self._rays(kind, data, task.stamps[kind])
+                form = streams.of_kind(kind).form
+                if kind in task.fits and form != "camera":
+                    made = described(data) if form == "cube" else self._rays(kind, data, task.stamps[kind])
                 elif kind == "depth.png" and task.reached:
                     made = depth(data)
             except EdgeFirstError as error:
@@ -239,7 +256,7 @@ class Preparation:
         return PreparedSample(rows, members, marks)
 
     def _rays(self, kind: str, data: bytes, at: int) -> Rays | None:
-        found = rays(decode_cloud(data), RADAR_NAMES if kind == "radar.pcd" else {})
+        found = rays(decode_cloud(data), RADAR_NAMES if kind.startswith("radar") else {})
         if found is not None:
             what = f"{self._drive.name!r}: {kind} of {at} ns"
             check_inside(what, at // MICROSECOND, self._start, self._stop)
@@ -282,10 +299,22 @@ def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: 
         report.add(f"annotations: {name}", where, lost)
     for name in dataset.frames.columns if dataset.frames is not None else ():
         if name not in ("name", "frame"):
-            where, lost = FRAMES.get(name, ("", "has no home in NCore"))
+            where, lost = FRAMES.get(name) or _home_of_column(name)
             if name in ("latitude", "longitude", "altitude", "orientation") and all(d.has_poses for d in found):
                 where, lost = "", "not used: the dataset has poses"
             report.add(f"frames: {name}", where, lost)
+
+
+def _home_of_column(name: str) -> tuple[str, str]:
+    """Return where a column of a further sensor goes and what of it is lost."""
+    column, _, what = name.rpartition("_")
+    with suppress(KeyError):
+        sensor = streams.of_column(column)
+        if what == "timestamp":
+            return f"{home_of(sensor.kind)}: stamps of frames, µs; ns in the metadata of the frame", ""
+        if what == "size":
+            return "intrinsics/default: resolution", ""
+    return "", "has no home in NCore"
 
 
 def _sensors(report: LossReport, tally: Counter[str]) -> None:
@@ -308,10 +337,11 @@ def _sensors(report: LossReport, tally: Counter[str]) -> None:
         cut = tally["bytes of NUL"]
         said = f"{cut} NUL bytes after the pictures are cut off" if cut else ""
         report.add("camera", "cameras/camera", said, tally["camera"])
-    for kind, where in COMPANIONS.items():
-        _companion(report, tally, kind, where)
-    for kind in streams.kinds("picture", "cube", "cloud"):
-        if kind not in COMPANIONS and tally[kind]:
+    kinds = {kind for key in tally if streams.form_of(kind := key.partition(" ")[0]) is not None}
+    for kind in sorted(kinds, key=lambda kind: streams.of_kind(kind).order):
+        if is_companion(kind):
+            _companion(report, tally, kind, home_of(kind))
+        elif tally[kind]:
             report.add(kind, "", "has no home in NCore", tally[kind])
     for what, where, lost in (
         ("depth", "camera_labels depth.z", "taken to be mm along z"),
@@ -342,6 +372,7 @@ def _companion(report: LossReport, tally: Counter[str], kind: str, where: str) -
     for what, why in (
         ("outside", "measured before the first or after the last position, or not later than the one before"),
         ("without a place", "has no x, y and z"),
+        ("empty", "only NUL bytes, so there is no picture"),
     ):
         if tally[f"{kind} {what}"]:
             report.add(f"{kind} {what}", "", why, tally[f"{kind} {what}"])
@@ -405,12 +436,14 @@ class _Sequence:
         metadata = drive.dataset.metadata
         labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
         self._labels = LabelComponents(
-            self._register_labels, "camera", labels or [], str(metadata.get("mask_interpretation")), tally
+            self._register_labels, CAMERA, labels or [], str(metadata.get("mask_interpretation")), tally
         )
         self.preparation = Preparation(drive, self._labels, self._start, self._stop)
         self._sensors: dict[str, Any] = {}
         self._last: dict[tuple[str, bool], tuple[int, bytes]] = {}
-        self._cubes: list[int] = []
+        self._cubes: dict[str, list[int]] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """(width, height) of the pictures of each camera."""
 
     # ---- what holds for the whole drive ------------------------------------------------------
     def _register(self, kind: Any, instance: str, group: str | None = None, **more: Any) -> Any:
@@ -450,25 +483,28 @@ class _Sequence:
             }
         )
 
-    def _place(self, sensor: str) -> None:
-        place = self._drive.place(sensor)
+    def _place(self, kind: str) -> None:
+        sensor, known = sensor_of(kind), streams.of_kind(kind)
+        place = self._drive.place(sensor if known.instance is None else known.key)
         check_rigid(f"{sensor} to {RIG}", place)
         self._tree.join(sensor, RIG)
         self._poses.store_static_pose(sensor, RIG, place)
 
     def _sensor(self, kind: str) -> Any:
         """Return the writer of a kind of member, begun with its first frame."""
-        if kind not in self._sensors:
+        form, sensor = streams.of_kind(kind).form, sensor_of(kind)
+        key = sensor if form == "camera" else kind
+        if key not in self._sensors:
             lib = library()
-            sensor = kind.partition(".")[0]
-            if not any(other.startswith(f"{sensor}.") for other in self._sensors):
-                self._place(sensor)
-            if kind == "radar.png":
-                self._sensors[kind] = self._register(components()[0], sensor, "radar_cube")
+            if not any(sensor_of(other) == sensor for other in self._sensors):
+                self._place(kind)
+            if form == "cube":
+                self._sensors[key] = self._register(components()[0], sensor, "radar_cube")
             else:
-                writers = {"camera": lib.CameraSensorComponent, "lidar": lib.LidarSensorComponent}
-                self._sensors[kind] = self._register(writers.get(sensor, lib.RadarSensorComponent).Writer, sensor)
-        return self._sensors[kind]
+                writers = {CAMERA: lib.CameraSensorComponent, "lidar": lib.LidarSensorComponent}
+                component = writers.get(sensor.partition("-")[0], lib.RadarSensorComponent)
+                self._sensors[key] = self._register(component.Writer, sensor)
+        return self._sensors[key]
 
     # ---- samples -----------------------------------------------------------------------------
     def add(self, task: SampleTask, ready: PreparedSample) -> None:
@@ -481,9 +517,13 @@ class _Sequence:
             if kind.startswith("camera."):
                 rest = len(data) - len(data.rstrip(b"\0"))
                 if reached and rest < len(data):
-                    self._camera(n, kind, data[: len(data) - rest], ready.rows)
+                    row = self._drive.row(n)
+                    meta: dict[str, Any] = {"frame": row.get("frame"), "timestamp_ns": int(self._drive.stamps[n])}
+                    meta |= {"annotations": told} if (told := plain(ready.rows)) else {}
+                    self._camera(kind, data[: len(data) - rest], row.get("size"), stamp, meta)
+                    self._tally["camera"] += 1
                     self._tally["bytes of NUL"] += rest
-            elif kind in COMPANIONS:
+            elif is_companion(kind):
                 self._companion(task, member)
             elif kind == "depth.png" and reached:
                 self._labels.add_depth(member.made, stamp)
@@ -495,32 +535,30 @@ class _Sequence:
                 self._labels.add(ready.marks or self._labels.prepared(ready.rows, size), stamp)
         self._boxes(n, ready.rows)
 
-    def _camera(self, n: int, kind: str, picture: bytes, rows: list[dict[str, Any]]) -> None:
+    def _camera(
+        self, kind: str, picture: bytes, size: Sequence[int] | None, stamp: int, meta: Mapping[str, Any]
+    ) -> None:
         """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
-        row, stamp = self._drive.row(n), int(self._stamps[n])
+        camera, form = sensor_of(kind), kind.rpartition(".")[2]
+        place = f"frame {meta['frame']}" + (f" of {camera}" if camera != CAMERA else "")
         try:
-            size = row.get("size") or (check_jpeg if kind == "camera.jpeg" else check_png)(picture)
+            size = size or (check_jpeg if form == "jpeg" else check_png)(picture)
         except MessageError as error:
-            text = f"{self._drive.name!r}: frame {row.get('frame')}: the picture cannot be read: {error}"
-            raise DatasetError(text) from error
-        known = self.preparation.size
+            raise DatasetError(f"{self._drive.name!r}: {place}: the picture cannot be read: {error}") from error
+        known = self._sizes.get(camera)
         if known is None:
-            known = self.preparation.size = (int(size[0]), int(size[1]))
-            self._intrinsics.store_camera_intrinsics("camera", camera_model(self._drive.camera, known))
-            self._masks.store_camera_masks("camera", {})
+            known = self._sizes[camera] = (int(size[0]), int(size[1]))
+            if camera == CAMERA:
+                self.preparation.size = known
+            info = self._drive.info_of(streams.of_kind(kind).key)
+            self._intrinsics.store_camera_intrinsics(camera, camera_model(info, known))
+            self._masks.store_camera_masks(camera, {})
         if tuple(size) != known:
             raise DatasetError(
-                f"{self._drive.name!r}: frame {row.get('frame')} has {size[0]} x {size[1]} pixels, those before it "
+                f"{self._drive.name!r}: {place} has {size[0]} x {size[1]} pixels, those before it "
                 f"{known[0]} x {known[1]}; a camera of NCore has one size"
             )
-        meta: dict[str, Any] = {"frame": row.get("frame"), "timestamp_ns": int(self._drive.stamps[n])}
-        told = plain(rows)
-        if told:
-            meta["annotations"] = told
-        both = np.array([stamp, stamp], np.uint64)
-        form = "jpeg" if kind == "camera.jpeg" else "png"
-        self._sensor("camera").store_frame(picture, form, both, {}, meta)
-        self._tally["camera"] += 1
+        self._sensor(kind).store_frame(picture, form, np.array([stamp, stamp], np.uint64), {}, meta)
 
     def _companion(self, task: SampleTask, member: NamedMember) -> None:
         """Store what a companion measured, once for all samples that have it."""
@@ -532,22 +570,36 @@ class _Sequence:
         self._last[kind, fits] = at, data
         if not fits:
             self._tally[f"{kind} outside"] += 1
-        elif kind == "radar.png":
+        elif streams.of_kind(kind).form == "cube":
             stamp = at // MICROSECOND
             self._sensor(kind).store_cube(data, stamp, member.made)
-            self._cubes.append(stamp)
+            self._cubes.setdefault(kind, []).append(stamp)
             self._tally[kind] += 1
+        elif streams.of_kind(kind).form == "camera":
+            self._other_camera(task, member, at)
         elif member.made is None:
             self._tally[f"{kind} without a place"] += 1
         else:
             self._points(kind, member.made, at)
+
+    def _other_camera(self, task: SampleTask, member: NamedMember, at: int) -> None:
+        """Store a picture of a further camera."""
+        row, known = self._drive.row(task.number), streams.of_kind(member.kind)
+        picture = member.data.rstrip(b"\0")
+        if not picture:
+            self._tally[f"{member.kind} empty"] += 1
+            return
+        meta = {"frame": row.get("frame"), "timestamp_ns": at}
+        self._camera(member.kind, picture, row.get(f"{known.column}_size"), at // MICROSECOND, meta)
+        self._tally["bytes of NUL"] += len(member.data) - len(picture)
+        self._tally[member.kind] += 1
 
     def _points(self, kind: str, found: Rays, at: int) -> None:
         stamp = at // MICROSECOND
         each = np.broadcast_to(np.uint64(stamp), len(found.direction))
         both, meta = np.array([stamp, stamp], np.uint64), {"timestamp_ns": at}
         writer = self._sensor(kind)
-        if kind == "radar.pcd":
+        if kind.startswith("radar"):
             writer.store_frame(found.direction, each, found.distance, both, found.further, meta)
         else:
             writer.store_frame(found.direction, each, None, found.distance, found.intensity, both, found.further, meta)
@@ -572,8 +624,8 @@ class _Sequence:
         writer.store_observations(self._cuboids.observations)
         writer.set_generic_data({"score": np.array(self._cuboids.scores, np.float32)})
         self._tally["boxes"] += len(self._cuboids.observations)
-        if "radar.png" in self._sensors:
-            self._sensors["radar.png"].store_timestamps(self._cubes)
+        for kind, stamps in self._cubes.items():
+            self._sensors[kind].store_timestamps(stamps)
         summary = lib.SequenceComponentGroupsReader(self._groups.finalize()).get_sequence_meta().to_dict()
         summary["component_stores"].sort(key=lambda store: store["path"])  # the library has them as they were hashed
         path = self._folder / f"{safe_name(drive.name)}.json"

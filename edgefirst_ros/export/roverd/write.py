@@ -51,21 +51,27 @@ from edgefirst_ros.export.roverd.channels import (
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.transforms import BASE, Floats, rotation
+from edgefirst_ros.streams import form_of, of_kind
 
 VIDEO, SEGMENT = "video.avi", "segment"
 SENSORS = {"camera.jpeg": "camera", "radar.png": "radar_cube", "radar.pcd": "radar_points", "lidar.pcd": "lidar_points"}
-"""Kind of a member -> its sensor."""
+"""Kind of a member of a first instance -> its sensor."""
 SEMANTIC, GPS, IMU = "_camera", "_gps", "_imu"
 POSE = "_radar/pose.npz"
 LLA, ROT = "lla", "rot"
-PLACES = {"camera": ("camera",), "radar": ("radar_cube", "radar_points"), "lidar": ("lidar_points",)}
-"""Frame of a sensor -> its folders."""
 OTHER, STEP, UNFIT = (
     "of another form than the first one",
     "not later than the one before",
     "roverd cannot hold its form",
 )
 """Why a member is dropped."""
+
+
+def folder_of(kind: str) -> str | None:
+    """Return the folder of a kind's sensor: `lidar_points_rear` of `lidar-rear.pcd`; None for one without a home."""
+    instance = of_kind(kind).instance
+    first = SENSORS.get(kind if instance is None else kind.replace(f"-{instance}", "", 1))
+    return first if first is None or instance is None else f"{first}_{instance}"
 
 
 @dataclass(frozen=True)
@@ -274,7 +280,7 @@ class _Trace:
         dropped: Counter[tuple[str, str]],
         leaving: ExitStack,
     ) -> None:
-        """`entries`: by sensor; `dropped`: messages by kind and reason; both over all drives."""
+        """`entries`: by kind; `dropped`: messages by kind and reason; both over all drives."""
         self._drive, self._entries, self._dropped = drive, entries, dropped
         self._folder = out / drive.name
         self._folder.mkdir()
@@ -285,13 +291,16 @@ class _Trace:
                 found.setdefault(kind, []).append(name)
         seconds = (int(drive.stamps[-1]) - int(drive.stamps[0])) / 1e9
         rate = (len(drive) - 1) / seconds if seconds else 1.0
-        self._streams: dict[str, SensorTrace] = {
-            "camera.jpeg": CameraTrace(self._folder / SENSORS["camera.jpeg"], rate),
-            "radar.png": CubeTrace(self._folder / SENSORS["radar.png"]),
-        }
-        for kind in ("radar.pcd", "lidar.pcd"):
-            most = most_points(container, found.get(kind, ()))
-            self._streams[kind] = CloudTrace(self._folder / SENSORS[kind], most)
+        self._streams: dict[str, SensorTrace] = {}
+        self._folders = {kind: home for kind in [*SENSORS, *sorted(found)] if (home := folder_of(kind)) is not None}
+        for kind, name in self._folders.items():
+            place, form = self._folder / name, of_kind(kind).form
+            if form == "camera":
+                self._streams[kind] = CameraTrace(place, rate)
+            elif form == "cube":
+                self._streams[kind] = CubeTrace(place)
+            else:
+                self._streams[kind] = CloudTrace(place, most_points(container, found.get(kind, ())))
         self._segments = SegmentTrace(self._folder / SEMANTIC)
         for stream in (*self._streams.values(), self._segments):
             leaving.callback(stream.abandon)
@@ -336,14 +345,14 @@ class _Trace:
         drive = self._drive
         channels: dict[str, list[str]] = {}
         for kind, stream in self._streams.items():
-            channels[SENSORS[kind]] = stream.close()
-            self._entries[SENSORS[kind]] += len(stream.stamps)
+            channels[self._folders[kind]] = stream.close()
+            self._entries[kind] += len(stream.stamps)
             self._dropped.update({(kind, reason): number for reason, number in stream.dropped.items()})
         channels[SEMANTIC] = self._segments.close()
         self._entries[SEMANTIC] += len(self._segments.stamps)
         self._dropped["mask of classes", "more than one size, or no 8-bit PNG"] += self._segments.dropped.total()
         channels |= write_motion(drive, self._folder, self._entries)
-        write_places(drive, self._folder)
+        write_places(drive, self._folder, self._folders)
         known = {name: names for name, names in channels.items() if names}
         schema = "".join(f"{json.dumps(name)}: {json.dumps(names)}\n" for name, names in known.items())
         (self._folder / "edgefirst.schema.yaml").write_text(schema, encoding="utf-8")
@@ -428,20 +437,18 @@ def euler(turns: Floats) -> Floats:
     return np.stack([a, b, c], -1)
 
 
-def write_places(drive: Drive, folder: Path) -> None:
-    """Write camera/intrinsics.json, and extrinsics.json of each sensor whose place on the vehicle is known."""
-    if (folder / "camera").is_dir():
-        with suppress(DatasetError):
-            write_json(folder / "camera" / "intrinsics.json", drive.camera)
-    for sensor, folders in PLACES.items():
-        try:
-            place = drive.place(sensor)
-        except DatasetError:
+def write_places(drive: Drive, trace: Path, folders: Mapping[str, str]) -> None:
+    """Write intrinsics.json of each camera, and extrinsics.json of each sensor whose place on the vehicle is known."""
+    for kind, name in folders.items():
+        folder, sensor = trace / name, of_kind(kind)
+        if not folder.is_dir():
             continue
-        said = {"parent": BASE, "sensor_to_parent": place.tolist()}
-        for name in folders:
-            if (folder / name).is_dir():
-                write_json(folder / name / EXTRINSICS, said)
+        if sensor.form == "camera":
+            with suppress(DatasetError):
+                write_json(folder / "intrinsics.json", drive.info_of(sensor.key))
+        with suppress(DatasetError):
+            place = drive.place(sensor.key if sensor.instance is not None else kind.partition(".")[0])
+            write_json(folder / EXTRINSICS, {"parent": BASE, "sensor_to_parent": place.tolist()})
 
 
 # ---- losses --------------------------------------------------------------------------------------
@@ -450,14 +457,11 @@ def _report_losses(
 ) -> None:
     dataset, stamps = found[0].dataset, "stamps to 0.1 us"
     lost = f"a message of several samples is one entry; {stamps}"
-    for kind, where, what in (
-        ("camera.jpeg", "camera/video.avi", stamps),
-        ("radar.png", f"radar_cube/{CUBE}, radar_cube/{RADAR}", lost),
-        ("radar.pcd", "radar_points/", lost),
-        ("lidar.pcd", "lidar_points/", lost),
-    ):
-        if entries[SENSORS[kind]]:
-            report.add(kind, where, what, entries[SENSORS[kind]])
+    for kind in [*SENSORS, *sorted(kind for kind in entries if form_of(kind) and kind not in SENSORS)]:
+        folder, form = folder_of(kind), of_kind(kind).form
+        where = {"camera": f"{folder}/{VIDEO}", "cube": f"{folder}/{CUBE}, {folder}/{RADAR}"}.get(form, f"{folder}/")
+        if entries[kind]:
+            report.add(kind, where, stamps if kind == "camera.jpeg" else lost, entries[kind])
     for (kind, reason), number in sorted(dropped.items()):
         if number:
             report.add(kind, "", reason, number)
