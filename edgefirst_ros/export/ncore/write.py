@@ -372,7 +372,7 @@ def _companion(report: LossReport, tally: Counter[str], kind: str, where: str) -
     for what, why in (
         ("outside", "measured before the first or after the last position, or not later than the one before"),
         ("without a place", "has no x, y and z"),
-        ("empty", "only NUL bytes, so there is no picture"),
+        ("empty", "only NUL bytes"),
     ):
         if tally[f"{kind} {what}"]:
             report.add(f"{kind} {what}", "", why, tally[f"{kind} {what}"])
