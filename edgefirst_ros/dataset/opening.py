@@ -136,6 +136,8 @@ class _Reads:
     upcoming: Upcoming | None = None
     ahead: int = 1
     """Samples of a loop that the next request covers."""
+    most: int = AHEAD
+    """Most bytes of such a request."""
 
 
 class RemoteArchive(Archive):
@@ -171,10 +173,10 @@ class RemoteArchive(Archive):
             raise DatasetError(f"{self.path}: got {len(data)} of {size} bytes")
         return data
 
-    def expect(self, upcoming: Upcoming | None) -> None:
+    def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
         """Note the samples that this thread reads next; a loop over them fetches several by one request."""
         reads = self._own
-        reads.upcoming = upcoming
+        reads.upcoming, reads.most = upcoming, AHEAD // among
         reads.ahead = reads.ahead if upcoming is not None else 1
 
     def read(self, name: str) -> bytes:
@@ -200,7 +202,7 @@ class RemoteArchive(Archive):
 
     def _fetch_near(self, reads: _Reads, name: str, member: Member) -> None:
         """Fetch a member with its neighbours, as long as the bytes between them are few."""
-        wanted = reads.before | reads.kinds
+        wanted, most = reads.before | reads.kinds, reads.most
         stem = name.removesuffix(member.kind)
         names = {name, *(other for kind in wanted if (other := stem + kind) in self._index)}
         if reads.upcoming is not None and reads.before:
@@ -209,10 +211,10 @@ class RemoteArchive(Archive):
         spans = sorted((*self._span(self.entry(one)), one) for one in names)
         place = next(n for n, span in enumerate(spans) if span[2] == name)
         first = last = place
-        while first and spans[first][0] - spans[first - 1][1] <= GAP and spans[last][1] - spans[first - 1][0] <= AHEAD:
+        while first and spans[first][0] - spans[first - 1][1] <= GAP and spans[last][1] - spans[first - 1][0] <= most:
             first -= 1
         while last + 1 < len(spans) and spans[last + 1][0] - spans[last][1] <= GAP:
-            if spans[last + 1][1] - spans[first][0] > AHEAD:
+            if spans[last + 1][1] - spans[first][0] > most:
                 break
             last += 1
         reads.held.clear()

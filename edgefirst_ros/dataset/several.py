@@ -6,8 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import groupby
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -119,8 +118,18 @@ class Datasets(Dataset):
         return self.part(key[0])._sample_of(key[1])
 
     def _iter_samples(self, keys: Sequence[PartKey]) -> Iterator[Sample]:
-        for number, run in groupby(keys, lambda key: key[0]):
-            yield from self.part(number)._iter_samples([key for _, key in run])
+        own: dict[int, list[Key]] = {}
+        for number, key in keys:
+            own.setdefault(number, []).append(key)
+        begun: dict[int, int] = {}
+        for number, key in keys:  # each dataset of a bucket fetches its own ahead, also where they take turns
+            part, place = self.part(number), begun.setdefault(number, 0)
+            part.container.expect(partial(part._upcoming, own[number], place), len(begun))
+            yield part._sample_of(key)
+            begun[number] += 1
+            if begun[number] == len(own[number]):
+                del begun[number]
+                part.container.expect(None)
 
     def _keys_where(self, keys: Sequence[PartKey], expression: pl.Expr) -> list[PartKey]:
         own: dict[int, list[Key]] = {}

@@ -8,7 +8,7 @@ samples use; other recorded messages are not in it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -212,12 +212,14 @@ class Timeline:
     def pace(self, times: list[Floats], widest: tuple[float, float], edges: Collection[str]) -> Regularity:
         """Return how regularly messages came, given by block as s of drive.
 
-        `widest`: periods and s; an interval is a gap that is as long as either. `edges`: sequences in which what is
-        missing at the start and end of a block counts.
+        `widest`: periods of its sequence and s; an interval is a gap that is as long as either. `edges`: sequences in
+        which what is missing at the start and end of a block counts.
         """
-        inner = np.concatenate([np.diff(one) for one in times]) if times else np.zeros(0)
-        number = sum(map(len, times))
-        period = float(np.sort(inner)[(len(inner) - 1) // 2]) if number >= FEWEST and len(inner) else None
+        number, period = sum(map(len, times)), _usual(times)
+        own: dict[str, list[Floats]] = {}
+        for block, one in zip(self.blocks, times, strict=True):
+            own.setdefault(block.sequence, []).append(one)
+        least = {name: max(widest[0] * (_usual(parts) or 0.0), widest[1]) for name, parts in own.items()}
         begins, lengths = [], []
         for block, one in zip(self.blocks, times, strict=True):
             start, end = self.seconds[block.start], self.seconds[block.stop - 1]
@@ -236,8 +238,7 @@ class Timeline:
             sequence, drive = self.blocks[blocks[n]].sequence, float(begin[n])
             return Interval(sequence, drive - starts[sequence], drive, float(length[n]))
 
-        least = max(widest[0] * (period or 0.0), widest[1])
-        wide = np.flatnonzero(length >= least * (1 - 1e-9))
+        wide = np.flatnonzero(length >= np.array([least[block.sequence] for block in self.blocks])[blocks] * (1 - 1e-9))
         return Regularity(number, period, interval(int(length.argmax())), tuple(map(interval, wide.tolist())))
 
     def _run(self) -> tuple[Floats, list[int], list[float]]:
@@ -355,6 +356,12 @@ class Check:
 def worst(checks: Collection[Check]) -> Level:
     """Return the worst level of the checks; green without any."""
     return max((check.level for check in checks), default=Level.GREEN)
+
+
+def _usual(times: Sequence[Floats]) -> float | None:
+    """Return the usual interval of messages, given by block, s; None of few."""
+    inner = np.concatenate([np.zeros(0), *map(np.diff, times)])
+    return float(np.sort(inner)[(len(inner) - 1) // 2]) if sum(map(len, times)) >= FEWEST and len(inner) else None
 
 
 def wide_gap() -> tuple[float, float]:

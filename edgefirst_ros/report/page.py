@@ -61,7 +61,6 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
     facts, plotly, draw = found.facts, _plotly(), _text("draw.js")
     words = [one["calibration"] for one in facts["sequences"].values()]
     assumed = assumed and "identity" in words
-    said = {one.said for one in found.sheet}
     text = _environment().get_template("page.html.jinja").render(
         title=title,
         strip=[{"picture": _data(data, "jpeg"), "alt": alt} for data, alt in filmstrip(found.sheet)],
@@ -70,14 +69,13 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
             for name, way in islice(found.tracks.items(), MOST_OUTLINES)
             if len(way.metres) > 1
         ],
-        common=next(iter(said)) if len(said) == 1 and len(found.sheet) > 1 else "",
         policy=POLICY.format(scripts=f"script-src {_hash(plotly)} {_hash(draw)}; "),
         style=Markup(_text("style.css")),  # noqa: S704  our own
         plotly=Markup(plotly),  # noqa: S704  the library's
         draw=Markup(draw),  # noqa: S704  our own
         sections=list(SECTIONS.items()),
         facts=facts,
-        figs={section: [_figure(one) for one in found.figures.get(section, ())] for section in SECTIONS},
+        figs={section: _figures(found.figures.get(section, ())) for section in SECTIONS},
         sheet=[
             {
                 "sequence": one.sequence,
@@ -170,7 +168,14 @@ def _by_sequence(sequences: Mapping[str, Any], what: str, total: Any) -> list[tu
     return [*apart, (ALL, total)]
 
 
-def _figure(one: Figure) -> dict[str, Any]:
+def _figures(drawn: Sequence[Figure]) -> list[dict[str, Any]]:
+    """Return the figures of a section; of an odd number of narrow ones the last is as wide as the page."""
+    narrow = [one.key for one in drawn if one.key not in WIDE]
+    wide = WIDE.union(narrow[-1:] if len(narrow) % 2 else ())
+    return [_figure(one, wide=one.key in wide) for one in drawn]
+
+
+def _figure(one: Figure, *, wide: bool) -> dict[str, Any]:
     from markupsafe import Markup
 
     said = _visible({"data": one.data, "layout": one.layout, "height": one.height})
@@ -184,7 +189,7 @@ def _figure(one: Figure) -> dict[str, Any]:
         "height": one.height,
         "json": Markup(escaped),  # noqa: S704  no character of it can end the element
         "notes": one.notes,
-        "wide": one.key in WIDE,
+        "wide": wide,
     }
 
 

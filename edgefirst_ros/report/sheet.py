@@ -81,7 +81,7 @@ def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
     for source in (looked if len(looked) >= most else [], places):
         left = [place for place in source if by_key[place.sample.key] not in reasons]
         for place in evenly(left, max(most - len(reasons), 0)):
-            reasons[by_key[place.sample.key]] = ["one of those spread evenly"]
+            reasons[by_key[place.sample.key]] = ["spread evenly"]
     return [(places[number], ", ".join(why)) for number, why in sorted(reasons.items())][:most]
 
 

@@ -140,6 +140,12 @@ def test_a_gap_of_several_sequences_is_told_by_the_time_in_its_own():
     assert pace.longest.drive == pytest.approx(0.98)
 
 
+def test_a_slow_drive_beside_a_fast_one_has_no_gaps():
+    stamps = [*range(0, 1000, 33), *range(20_000, 25_000, 280)]
+    found = frames(stamps, lidar=stamps, names=["a"] * 31 + ["b"] * 18)
+    assert {name: pace.gaps for name, pace in paces(found).items()} == {"samples": (), "lidar.points": ()}
+
+
 def test_losses_skew_and_calibration():
     timeline = frames(range(0, 3000, 100), lidar=[t + 80 for t in range(0, 3000, 100)])
     metadata = {

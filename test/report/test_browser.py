@@ -30,7 +30,11 @@ FITS = """() => ({
     p.querySelectorAll('.main-svg').length,
     p.querySelectorAll('.trace, .bars, .heatmaplayer image, .hm image').length]),
   cut: [...document.querySelectorAll('.cards td')].filter(
-    t => t.getBoundingClientRect().right > document.documentElement.clientWidth).length,
+    t => t.getBoundingClientRect().right > t.closest('.scroll').getBoundingClientRect().right + 1).length,
+  empty: [...document.querySelectorAll('.figures')].map(f => {
+    const boxes = [...f.children].map(c => c.getBoundingClientRect()), tops = boxes.map(b => b.top);
+    return Math.min(...tops.map(top => boxes.filter(b => b.top === top).reduce((sum, b) => sum + b.width, 0)))
+      / f.clientWidth; }),
   pictures: [...document.images].map(i => i.naturalWidth),
   text: document.body.innerText, evil: window.evil === undefined ? null : window.evil})"""
 DARK = """() => [...document.querySelectorAll('.plot .xtitle')].every(
@@ -76,9 +80,10 @@ def shown(browser):
             page.wait_for_function(SETTLED)
             state = page.evaluate(FITS)
             assert state["sideways"] <= 0, f"{width} px wide"
-            assert width > WIDTHS[0] or state["cut"] == 0, "columns that a phone does not show"
+            assert state["cut"] == 0, f"columns that a screen of {width} px does not show"
             assert "not supported" not in state["text"]
             assert all(traces and svgs and drawn for _, traces, svgs, drawn in state["figures"]), state["figures"]
+            assert all(used > 0.95 for used in state["empty"]), "figures that leave a part of the page empty"
             assert all(state["pictures"])
             assert state["evil"] is None
         assert page.evaluate(CONTRAST) == []
@@ -205,8 +210,10 @@ def picture(rng):
 def test_a_table_over_several(shown, tmp_path):
     path = made(tmp_path, "one", topics=ONLY_CAMERA)
     edgefirst_ros.convert(path, tmp_path)
+    made(tmp_path, "without_any_picture_2026_01_15_12_00_00", topics={"imu", "gps"})
     done = report([tmp_path], tmp_path / "out" / "table.html", samples=1)
     state = shown(done.table)
     assert len(done.pages) == 2
-    assert "2 in all" in state["text"]
+    assert "3 in all: 1 red" in state["text"]
+    assert "no camera topic" in state["text"]
     assert os.listdir(tmp_path / "out") != []

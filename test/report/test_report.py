@@ -97,7 +97,9 @@ def test_a_good_drive_is_green(both):
 def test_samples_are_shown_evenly_by_skew_and_by_label(both, tmp_path, drive):
     page = both[0].pages[0].read_text()
     assert page.count('<figure class="shot">') == 12
-    assert "Largest skew of lidar.points" in page
+    captions = re.findall(r"<figcaption title=[^>]+>([^<]*)", page)
+    assert any(re.fullmatch(r"Largest skew of lidar\.points: [+-]\d+\.\d ms\.", caption) for caption in captions)
+    assert max(map(len, captions)) <= 80
     assert "ost of person" in page
     assert page.count('<img class="cam"') == page.count('<img class="bev"') == 12
     few = report([drive[1].container], tmp_path / "few.html", samples=3).pages[0].read_text()

@@ -147,7 +147,7 @@ class Folder:
         if hasattr(self, "_root"):
             os.close(self._root)
 
-    def expect(self, upcoming: object) -> None:
+    def expect(self, upcoming: object, among: int = 1) -> None:
         """Do nothing: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:

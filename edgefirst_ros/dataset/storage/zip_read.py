@@ -321,8 +321,11 @@ class Container(Protocol):
     def head(self, name: str, size: int) -> bytes:
         """At most `size` bytes a member begins with, not checked. Raises DatasetError."""
 
-    def expect(self, upcoming: Upcoming | None) -> None:
-        """Note the samples that this thread reads next, None at the end; those of a bucket are fetched together."""
+    def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
+        """Note the samples that this thread reads next, None at the end; those of a bucket are fetched together.
+
+        `among`: containers that the thread reads in turns, each of which fetches so much less at once.
+        """
 
 
 def open_container(path: Path, limits: Limits = DEFAULT_LIMITS) -> Container:
@@ -416,7 +419,7 @@ class Archive:
             missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def expect(self, upcoming: Upcoming | None) -> None:
+    def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
         """Do nothing: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:

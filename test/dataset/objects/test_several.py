@@ -87,13 +87,35 @@ def read_epoch(samples, worker):
     return [(one.name, one.frame, len(one.read("camera"))) for one in samples[worker::2]]
 
 
+@pytest.fixture(scope="module")
+def ten(s3, parts):
+    """Ten datasets in a bucket: five copies of each."""
+    for number in range(10):
+        upload_dataset(parts[number % 2].paths, f"s3://drives/ten/{number}")
+    return "s3://drives/ten"
+
+
 @pytest.mark.parametrize("place", ["disk", "bucket"])
-def test_two_workers_read_every_sample_once(folder, prefix, parts, place):
-    samples = Dataset(prefix if place == "bucket" else folder).shuffle(seed=3)
+def test_two_workers_read_every_sample_once(folder, ten, parts, place):
+    samples, copies = Dataset(ten if place == "bucket" else folder).shuffle(seed=3), 5 if place == "bucket" else 1
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         found = [one for its in pool.map(read_epoch, [samples] * 2, range(2)) for one in its]
     every = [(one.name, one.frame, len(one.read("camera"))) for part in parts for one in part]
-    assert sorted(found) == sorted(every)
+    assert sorted(found) == sorted(every * copies)
+
+
+def test_ten_datasets_in_turns_take_twice_the_requests_of_a_merged_one_at_most(ten, parts, line, tmp_path):
+    """Each begins with a few small requests."""
+    merged = edgefirst_ros.merge([part.paths.container for part in parts], tmp_path, name="merged")
+    upload_dataset(Dataset(merged.paths.container).paths, "s3://drives/merged")
+    asked = {}
+    for place, copies in ((ten, 5), ("s3://drives/merged", 1)):
+        samples = Dataset(place).shuffle(seed=3)
+        assert all(part.frames is not None for part in samples.dataset.parts)  # they are open
+        before = line.requests
+        assert all(sample.read("camera") for sample in samples)
+        asked[place] = (line.requests - before) / copies
+    assert asked[ten] <= 2 * asked["s3://drives/merged"]
 
 
 def test_only_the_datasets_that_are_read_are_opened(prefix, line):
