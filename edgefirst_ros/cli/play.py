@@ -34,7 +34,7 @@ def play(
     Exit codes: 0 played or stopped by a signal, 1 recording cannot be used, 2 wrong parameter.
     """
     if endpoint is None:
-        plain = [*(["--rate", f"{rate!r}"] if rate is not None else []), *(["--loop"] if loop else [])]
+        plain = [*(["--rate", f"{rate!r}"] if rate is not None else []), *(["--loop=true"] if loop else [])]
         run_node("player", as_ros_arguments([*plain, *(arguments or ())], {}, _recording))
         return
     if len(arguments or ()) != 1:

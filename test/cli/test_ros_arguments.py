@@ -37,6 +37,12 @@ def test_plain_arguments_become_parameters(given, verb, arguments, node):
     assert given[0][1] == node
 
 
+@pytest.mark.parametrize("arguments", [["REC.mcap", "--loop"], ["--loop", "REC.mcap"]])
+def test_options_of_play_stand_before_or_after_the_recording(call, given, arguments):
+    call("play", *arguments)
+    assert [given[0][1][n] for n in (2, 4)] == ['recording:="REC.mcap"', "loop:=true"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "node"),
     [
