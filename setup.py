@@ -72,6 +72,11 @@ setup(
         (f"share/{package_name}/launch", glob("launch/*")),
     ],
     zip_safe=False,
+    classifiers=[
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering",
+    ],
     python_requires=">=3.10,<3.14",
     install_requires=[
         "av>=17.0.1",

@@ -73,12 +73,13 @@ def test_the_file_is_as_the_recorder_writes_it(all_topics):
     assert in_file == sorted(times)
 
 
-def test_embedded_texts_are_those_of_the_distribution(all_topics):
-    """The types as the texts in the file give them, against the definitions rosbags carries for ROS 2 Humble."""
+@pytest.mark.parametrize("distribution", ["ROS2_HUMBLE", "ROS2_JAZZY", "ROS2_KILTED"])
+def test_embedded_texts_are_those_of_the_distribution(all_topics, distribution):
+    """The types as the texts in the file give them, against the definitions that rosbags carries."""
     from rosbags.typesys import Stores, get_typestore
 
     _, read = all_topics
-    known = get_typestore(Stores.ROS2_HUMBLE).fielddefs
+    known = get_typestore(Stores[distribution]).fielddefs
     shared = [name for name in read.store.fielddefs if name in known]
     assert len(shared) > 12
     for name in shared:
