@@ -5,13 +5,16 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
+import stat
 import time
 from pathlib import Path
 
 import pytest
 
 from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.sources.mcap import McapRecording
 
 LONG = 120.0
@@ -164,8 +167,8 @@ def front(request, tmp_path, start_command):
     made.close()
 
 
-def test_a_capture_from_the_first_order_to_the_signal(front, recording):
-    """Idle on purpose, started, waiting, recording, paused, publishers gone and back, split, stopped, ended."""
+def test_a_capture_from_the_first_order_to_the_copy(front, recording, tmp_path):
+    """Idle on purpose, started, waiting, recording, paused, publishers gone and back, split, stopped, ended, copied."""
     front.begin(recording(**RECIPE), autostart="false")
     assert front.code() == 0, "idle on purpose"
     assert [front.order(verb)["success"] for verb in ("split", "pause", "resume")] == [False] * 3
@@ -204,6 +207,10 @@ def test_a_capture_from_the_first_order_to_the_signal(front, recording):
     assert all("-car_" in os.path.basename(path) for path in datasets)
     assert front.code() == 0, "idle by order"
     assert front.end(signal.SIGTERM) == 0
+    os.umask(umask := os.umask(0))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in front.out.iterdir()} == {0o666 & ~umask}, "others read them"
+    copy = shutil.copytree(front.out, tmp_path / "laptop", ignore=shutil.ignore_patterns("*.partial", "*.journal"))
+    assert all(validate(copy / os.path.basename(path)).ok for path in datasets)
 
 
 def test_a_full_disk_is_a_failure_and_a_capture_without_a_dataset_ends_with_1(front, recording):
