@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
+from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET_LIMITS, texts_of
 from edgefirst_ros.cli.output import explained, is_recording, one_line, progress, repeated, say, table
-from edgefirst_ros.errors import EdgeFirstError, counted
+from edgefirst_ros.errors import EdgeFirstError, UsageError, counted
 
 if TYPE_CHECKING:
+    from edgefirst_ros.config import Settings
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.dataset.summary import DatasetSummary
     from edgefirst_ros.limits import Limits
@@ -38,6 +39,11 @@ def info(
             help="Recordings and datasets: REC.mcap, a rosbag2 folder, OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.",
         ),
     ],
+    check_time: Annotated[
+        bool,
+        typer.Option("--check-time", help="Estimate offsets between the sensors of a recording from their content."),
+    ] = False,
+    config: Annotated[Path | None, CONFIG] = None,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
@@ -50,12 +56,13 @@ def info(
     Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """
     from edgefirst_ros.cli.info import print_recording, recording_facts
+    from edgefirst_ros.config.load import load
     from edgefirst_ros.dataset.objects.places import fetched, locate
     from edgefirst_ros.sources.inputs import is_rosbag2
     from edgefirst_ros.streams import RECORDINGS
 
-    limits = limits_of(context, assignments)
-    found = []
+    settings = load(config, texts=texts_of(context, assignments or ()))
+    limits, found = settings.limits, []
     for number, place in enumerate(locate(paths)):
         if number and not as_json:
             say("")
@@ -63,8 +70,10 @@ def info(
         with nullcontext([there]) if there is not None else fetched([place]) as (one,):
             plain = not place.objects or there is None
             if plain and (one.suffix in RECORDINGS or is_recording(one) or is_rosbag2(one)):
-                facts = recording_facts(one, quiet=as_json)
+                facts = recording_facts(one, settings, check_time=check_time, quiet=as_json)
                 found.append(facts) if as_json else print_recording(facts)
+            elif check_time:
+                raise UsageError(f"--check-time: {one} is a dataset; expected its recording, which has all messages")
             else:
                 with explained(one):
                     if as_json:
@@ -179,8 +188,13 @@ class _TopicRate:
         return (self.count - 1) * SECOND / (self.last - self.first) if self.last > self.first else 0.0
 
 
-def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
-    """Return topics with type, number, rate and longest gap, the clocks, and damage, ready for JSON."""
+def recording_facts(
+    path: Path, settings: Settings | None = None, *, check_time: bool = False, quiet: bool = True
+) -> dict[str, Any]:
+    """Return topics with type, number, rate and longest gap, the clocks, and damage, ready for JSON.
+
+    With `check_time` also the offsets between its sensors.
+    """
     from edgefirst_ros.config import Settings
     from edgefirst_ros.messages import known_name
     from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
@@ -190,7 +204,7 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
 
     rates: defaultdict[str, _TopicRate] = defaultdict(_TopicRate)
     cameras: dict[str, CameraFacts] = {}
-    settings = Settings()
+    settings = settings or Settings()
     names = (None, *(topic.name for topic in CAMERA.topics))
 
     def observe(message: Message) -> None:
@@ -256,6 +270,11 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
             "notes": [*found.roles.notes, *found.calibration.notes],
             "unused_topics": found.plain_unused,
         }
+        if check_time:
+            from edgefirst_ros.pipeline import time_check
+
+            with progress(quiet=quiet) as report:
+                facts["time_check"] = time_check.check_time(found, settings, report).plain()
     return facts
 
 
@@ -309,6 +328,31 @@ def print_recording(facts: dict[str, Any]) -> None:
     for topic in facts["topics"]:
         if topic["undecodable"]:
             say(f"{topic['topic']}: cannot be decoded: {counted(topic['undecodable'], 'message')}")
+    if "time_check" in facts:
+        print_time(facts["time_check"])
+
+
+def print_time(check: dict[str, Any]) -> None:
+    """Print offsets between sensors, drifts of their clocks, and lines for a rig."""
+    rows = []
+    for pair in check["pairs"]:
+        found = pair["seconds"], pair["uncertainty"], pair["confidence"]
+        known = ("-",) * 3 if pair["why"] else map(format, found, ("+.3f", ".3f", ".2f"))
+        note = f"cannot be told: {pair['why']}" if pair["why"] else "" if pair["certain"] else "too uncertain for a rig"
+        rows.append((f"{pair['first']}, {pair['second']}", pair["motion"], *known, f"{pair['compared']:.1f}", note))
+    say("")
+    table(("sensors", "by", "offset, s", "+-, s", "confidence", "compared, s", "note"), rows)
+    say("")
+    drifts = [
+        (key, *(("-", "-") if of["why"] else (f"{of['ppm']:+.1f}", f"{of['uncertainty']:.1f}")), of["why"])
+        for key, of in check["drift"].items()
+    ]
+    table(("clock", "drift, ppm", "+-, ppm", "note"), drifts)
+    for reference, offsets in check["offsets"].items():
+        say("")
+        say(f"lines for a rig, if the stamps of {reference} are right (not applied):")
+        for key, value in offsets.items():
+            say(f"  {key}: {{offset: {value}}}")
 
 
 def _listed(labels: list[str]) -> str:

@@ -32,6 +32,10 @@ def report(
         bool,
         typer.Option("--assume-forward", help="Where transforms are placeholders, assume a camera that looks along x."),
     ] = False,
+    check_time: Annotated[
+        bool,
+        typer.Option("--check-time", help="Estimate offsets between the sensors of a recording from their content."),
+    ] = False,
     table_only: Annotated[bool, typer.Option("--table-only", help="Write only the table, no reports.")] = False,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
     config: Annotated[Path | None, CONFIG] = None,
@@ -59,6 +63,7 @@ def report(
             title=title,
             overwrite=overwrite,
             assume_forward=assume_forward,
+            check_time=check_time,
             table_only=table_only,
             join=join,
             settings=looking_settings(context, config, assignments),

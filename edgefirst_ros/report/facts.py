@@ -243,6 +243,7 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
     whole = subject.summary.whole
     found["sensors"], found["groups"] = dict(whole.sensors), dict(whole.groups)
     found["track"] = track(ways)
+    found["time_check"] = None if subject.time_check is None else subject.time_check.plain()
     for name, one in found["sequences"].items():
         one["verdict"] = worst([check for check in checks if check.sequence in (name, "")]).word
     said = labels(subject)

@@ -26,6 +26,7 @@ from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass, walk
 from edgefirst_ros.pipeline.frame import ROWS, Chosen, Frame, Part
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
+from edgefirst_ros.pipeline.time_check import check_time
 from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.streams import of_key
@@ -93,11 +94,16 @@ class _Watch:
 
 @contextmanager
 def preview(
-    given: RecordingInput, settings: Settings, *, members: bool = True, progress: Progress = quiet
+    given: RecordingInput,
+    settings: Settings,
+    *,
+    members: bool = True,
+    timed: bool = False,
+    progress: Progress = quiet,
 ) -> Iterator[ReportSubject]:
     """Yield a recording as samples, with the members that a report needs; without `members` only their rows.
 
-    Raises RecordingError without a sample.
+    With `timed` it has offsets between its sensors. Raises RecordingError without a sample.
     """
 
     def some(found: FirstPass) -> Chosen:
@@ -107,7 +113,9 @@ def preview(
     def rows(found: FirstPass) -> Chosen:
         return lambda frame, keyframe: ROWS
 
-    with recorded(given, settings, some if members else rows, progress) as (subject, _):
+    with recorded(given, settings, some if members else rows, progress) as (subject, found):
+        if timed:
+            subject.time_check = check_time(found, settings, progress)
         yield subject
 
 

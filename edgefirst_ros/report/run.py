@@ -61,6 +61,7 @@ class _Pages:
 
     samples: int
     assume_forward: bool
+    check_time: bool
     settings: Settings
 
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
@@ -91,7 +92,9 @@ class _Pages:
         if one.recording is not None:
             from edgefirst_ros.report.recording import preview
 
-            with preview(one.recording, self.settings, members=members, progress=tell) as subject:
+            with preview(
+                one.recording, self.settings, members=members, timed=members and self.check_time, progress=tell
+            ) as subject:
                 subject.assume_forward = self.assume_forward
                 yield subject
             return
@@ -111,6 +114,7 @@ def report(
     title: str | None = None,
     overwrite: bool = False,
     assume_forward: bool = False,
+    check_time: bool = False,
     table_only: bool = False,
     join: bool = False,
     settings: Settings | None = None,
@@ -125,6 +129,7 @@ def report(
         title: Title of the page.
         overwrite: Replace an existing page.
         assume_forward: Project points by a placeholder calibration, with the camera along the sensor's x axis.
+        check_time: Estimate offsets between the sensors of recordings from their content.
         table_only: Write only the table.
         join: Treat all files as parts of one recording.
         settings: Settings by which recordings become samples, and the limits of datasets.
@@ -155,6 +160,7 @@ def report(
             title=title,
             overwrite=overwrite,
             assume_forward=assume_forward,
+            check_time=check_time,
             table_only=table_only,
             settings=settings,
             progress=progress,
@@ -164,7 +170,7 @@ def report(
     place = Path(out) if out is not None else wanted[0].page
     check_path(place)
     refuse(place, overwrite=overwrite)
-    pages = _Pages(_checked(samples), assume_forward, settings)
+    pages = _Pages(_checked(samples), assume_forward, check_time, settings)
     return Reported([place], None, [pages.write(wanted[0], place, title or wanted[0].name, None, progress)])
 
 
@@ -176,6 +182,7 @@ def report_all(
     title: str | None = None,
     overwrite: bool = False,
     assume_forward: bool = False,
+    check_time: bool = False,
     table_only: bool = False,
     settings: Settings | None = None,
     progress: Progress = quiet,
@@ -186,7 +193,7 @@ def report_all(
     places = [] if table_only else beside_table(main, [one.name for one in wanted])
     for place in (main, *places):
         refuse(place, overwrite=overwrite)
-    pages = _Pages(_checked(samples), assume_forward, settings or Settings())
+    pages = _Pages(_checked(samples), assume_forward, check_time, settings or Settings())
     found: list[dict[str, Any]] = []
     for number, one in enumerate(wanted):
         progress("reporting", number, len(wanted))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,9 @@ from edgefirst_ros.dataset.summary import DatasetSummary, stated_calibrations, s
 from edgefirst_ros.dataset.verdict import MODEL, Timeline
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from edgefirst_ros.pipeline.time_check import TimeCheck
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +66,8 @@ class ReportSubject:
     """All topics of a recording; None for a dataset."""
     notes: list[str] = field(default_factory=list)
     assume_forward: bool = False
+    time_check: TimeCheck | None = None
+    """Offsets between the sensors of a recording, if they were asked for."""
 
     @property
     def kind(self) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.synthetic.picture import class_picture, outline, silhouette
 from edgefirst_ros.synthetic.ranging import Radar
 from edgefirst_ros.synthetic.recipe import SECOND, Recipe
-from edgefirst_ros.synthetic.scene import LABELS, LIDAR, RADAR, RADIUS, SPEED, Scene, Thing, Transform
+from edgefirst_ros.synthetic.scene import LABELS, LIDAR, RADAR, Scene, Thing, Transform
 from edgefirst_ros.synthetic.video import Unit
 
 LAYOUT = (6, 1, 5, 2)
@@ -120,10 +120,11 @@ def fix(scene: Scene, stamp: int, header: int, fault: str | None = None) -> byte
 def imu(scene: Scene, stamp: int, header: int, valid: bool = True) -> bytes:
     """Attitude of the vehicle, turn rate and acceleration of its curve; zero quaternion where not valid."""
     attitude = scene.orientation(stamp) if valid else (0.0, 0.0, 0.0, 0.0)
-    turn = SPEED / RADIUS
+    motion = scene.motion(stamp)
     return sensor_msgs.Imu(
         _header(header, "imu"), geometry_msgs.Quaternion(*attitude), UNKNOWN,
-        geometry_msgs.Vector3(0.0, 0.0, turn), UNKNOWN, geometry_msgs.Vector3(0.0, SPEED * turn, 9.81), UNKNOWN,
+        geometry_msgs.Vector3(0.0, 0.0, motion.turn), UNKNOWN,
+        geometry_msgs.Vector3(motion.acceleration, motion.speed * motion.turn, 9.81), UNKNOWN,
     ).to_bytes()  # fmt: skip
 
 

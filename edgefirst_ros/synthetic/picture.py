@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.synthetic.barcode import draw_bar_code
 from edgefirst_ros.synthetic.recipe import Recipe
-from edgefirst_ros.synthetic.scene import COLOURS, Scene, Thing
+from edgefirst_ros.synthetic.scene import CAMERA, COLOURS, Scene, Thing
+from edgefirst_ros.synthetic.street import Street
 
 MASK_SIZE = (40, 30)
 """Columns and rows of an object's mask over its box."""
@@ -18,6 +20,19 @@ CABIN = (0.25, 0.65, 0.5)
 """Silhouette: above this part of the height (last) only between these parts of the width, no side like another."""
 SLACK = 64
 """Pixels by which the noise is larger than the picture, to be shifted from frame to frame."""
+SKY, HAZE, HILL = (np.array(rgb, np.float32) for rgb in ((95, 140, 205), (195, 205, 212), (95, 120, 105)))
+GROUND = np.array(
+    [[[max(60, value + grain) for value in rgb] for grain in (-5, 0, 3, 7)]
+     for rgb in ((88, 89, 92), (140, 137, 130), (88, 122, 62), (205, 205, 198))], np.uint8,
+)  # fmt: skip
+"""Road, pavement, grass and lines, each in four shades."""
+HOUSES = np.array(
+    [[value * light for value in rgb] for rgb in ((150, 96, 78), (188, 176, 152), (172, 128, 98), (160, 160, 158))
+     for light in (0.72, 1.0)] + [[70, 88, 108]], np.uint8,
+)  # fmt: skip
+"""Walls of four kinds, each the side and the front, and windows."""
+MOST_DISTANT = 500.0
+"""m up to which houses are seen."""
 NOISE_LIMIT = 24
 """Largest noise: no sum of it and the scene's values (40 to 215) leaves 8 bits."""
 
@@ -41,14 +56,46 @@ class Painter:
 
     def picture(self, index: int) -> NDArray[np.uint8]:
         """Picture `index` as (H, W, 3) uint8 RGB."""
-        rgb = self._background.copy()
-        for thing in self._scene.things(self._recipe.stamp("camera", index)):
+        time, street = self._recipe.stamp("camera", index), self._scene.street
+        rgb = self._background.copy() if street is None else self._paint_street(street, self._scene.seconds(time))
+        for thing in self._scene.things(time):
             _paint(rgb, thing)
         draw_bar_code(rgb, index)
         if self._noise is not None:
             height, width, _ = rgb.shape
             y, x = index * 29 % SLACK, index * 17 % SLACK
             rgb += self._noise[y : y + height, x : x + width]  # modulo 256, which the limits above keep exact
+        return rgb
+
+    def _paint_street(self, street: Street, seconds: float) -> NDArray[np.uint8]:
+        """Return sky, hills, road and houses as the camera sees them."""
+        width, height = self._recipe.size
+        fx, fy, cx, cy = self._scene.intrinsics
+        left = ((cx - 0.5 - np.arange(width)) / fx).astype(np.float32)
+        down = ((np.arange(height) + 0.5 - cy) / fy).astype(np.float32)[:, None]
+        sky = int((down < 0).sum())
+        rgb = np.empty((height, width, 3), np.uint8)
+        rgb[:sky] = (HAZE + (SKY - HAZE) * np.minimum(1, -2.5 * down[:sky]))[:, None]
+        x, y, cosine, sine = street.view(seconds, CAMERA)
+        around = math.atan2(sine, cosine) + np.arctan(left)
+        hills = 0.03 + 0.012 * np.sin(13 * around) + 0.008 * np.sin(31 * around + 1) + 0.006 * np.sin(67 * around)
+        rgb[:sky][-down[:sky] < hills] = HILL
+        ahead = CAMERA[2] / down[sky:]
+        along, across = x + ahead * (cosine - left * sine), np.abs(y + ahead * (sine + left * cosine))
+        ground = (across > 8.5).astype(np.uint8) + (across > 10.5)
+        ground[(np.abs(across - 1.75) < 0.08) & (along % 9 < 4) | (np.abs(across - 8.4) < 0.08)] = 3
+        grain = (along.astype(np.int32) * 7 ^ (2 * across).astype(np.int32) * 5) & 3
+        rgb[sky:] = GROUND[ground, grain]
+        distance, houses = (part.astype(np.float32) for part in street.cast(seconds, CAMERA, left.astype(np.float64)))
+        seen = np.flatnonzero(distance < MOST_DISTANT)
+        distance, houses, left = distance[seen], houses[seen], left[seen]
+        high, hit = CAMERA[2] - down * distance, x + distance * (cosine - left * sine)
+        front = (houses[:, 0] + 0.02 < hit) & (hit < houses[:, 1] - 0.02)
+        kind = 2 * (houses[:, 5] * 4).astype(np.uint8) + front
+        window = (hit % 2.4 > 0.6) & (hit % 2.4 < 1.8) & front & (high % 3 > 1) & (high % 3 < 2.2)
+        wall = (high > 0) & (high < houses[:, 4])
+        rows, columns = np.nonzero(wall)
+        rgb[rows, seen[columns]] = HOUSES[np.where(window[rows, columns], 8, kind[columns])]
         return rgb
 
 

@@ -17,10 +17,14 @@ SPEED_SPAN = 32.0
 """Span of the cube's doppler axis, m/s; zero is in the middle."""
 PEAK, SIGMA = 12_000.0, 60.0
 """Amplitude of a target in the cube and standard deviation of its noise."""
+BEAMS = np.tan(np.radians(np.linspace(-60, 60, 25)))
+"""Directions in which the radar sees houses: m to the left a m ahead."""
 SHIFTS = 4099
 """Values by which the noise of one cube may begin later than that of another."""
-GROUND = 10
-"""Reflectivity of the ground; an object has 100 + its number (modulo 100)."""
+FARTHEST = 80.0
+"""Largest range of the lidar on houses, m."""
+GROUND, WALL = 10, 60
+"""Reflectivity of the ground and of houses; an object has 100 + its number (modulo 100)."""
 
 TARGET = np.dtype([(name, "<f4") for name in ("x", "y", "z", "speed", "power", "rcs")])
 CLUSTER = np.dtype([*TARGET.descr, ("cluster_id", "<f4")])
@@ -77,8 +81,20 @@ class Radar:
         return cube
 
     def targets(self, time: int) -> NDArray[np.void]:
-        """One `TARGET` per object, in the radar's frame: its centre, radial speed in m/s, power in dB, rcs in dBsm."""
-        return np.array(self._rows(time), dtype=TARGET)
+        """One `TARGET` per object, in the radar's frame: its centre, radial speed in m/s, power in dB, rcs in dBsm.
+
+        In a street also one for each of `BEAMS` that hits a house.
+        """
+        return np.array([*self._rows(time), *self._houses(time)], dtype=TARGET)
+
+    def _houses(self, time: int) -> list[tuple[float, ...]]:
+        street = self._scene.street
+        if street is None:
+            return []
+        ahead, _ = street.cast(self._scene.seconds(time), RADAR, BEAMS)
+        speeds = self._scene.still_speed(time, RADAR, BEAMS)
+        hits = zip(ahead.tolist(), BEAMS.tolist(), speeds.tolist(), strict=True)
+        return [(x, x * left, 0.0, speed, 40.0, 5.0) for x, left, speed in hits if x < MAX_RANGE]
 
     def clusters(self, time: int) -> NDArray[np.void]:
         """As targets, with the number of the object from 1 as `cluster_id`: `CLUSTER`."""
@@ -109,6 +125,12 @@ class Lidar:
         angle, distance = (spread[:, 0] - 0.5) * math.pi, 3 + 47 * spread[:, 1] ** 2
         points["x"], points["y"] = distance * np.cos(angle), distance * np.sin(angle)
         points["z"], points["reflect"] = -LIDAR[2], GROUND
+        if self._scene.street is not None:
+            ahead, houses = self._scene.street.cast(self._scene.seconds(time), LIDAR, np.tan(angle.astype(np.float64)))
+            hit = ahead < np.where(spread[:, 1] < 0.5, points["x"], FARTHEST)  # half of the beams point up
+            points["x"], points["y"] = np.where(hit, (ahead, ahead * np.tan(angle)), (points["x"], points["y"]))
+            points["z"] += np.where(hit, houses[:, 4] * spread[:, 1], 0)
+            points["reflect"][hit] = WALL
         things = [thing for thing in self._scene.things(time) if thing.centre[0] - thing.size[0] / 2 > LIDAR[0]]
         share = len(spread) // (2 * len(things)) if things else 0
         for place, thing in enumerate(things):

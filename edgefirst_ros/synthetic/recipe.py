@@ -69,6 +69,8 @@ class Recipe:
     topics: Collection[str] = DEFAULT_TOPICS
     rates: Mapping[str, float] = field(default_factory=dict)
     objects: int = 4
+    scene: str = "plain"
+    """`plain`: one long curve at one speed; `street`: a drive that turns and accelerates between houses."""
 
     # camera
     codec: str = "h264"
@@ -228,6 +230,7 @@ def _check(recipe: Recipe) -> None:
         f"noise must be 0 to 10: {recipe.noise}": 0 <= recipe.noise <= 10,
         f"gop and model_every must be positive, b_frames 0 to 8: {recipe.gop}, {recipe.model_every}, {recipe.b_frames}":
             recipe.gop > 0 and recipe.model_every > 0 and 0 <= recipe.b_frames <= 8,
+        f"scene must be plain or street: {recipe.scene!r}": recipe.scene in ("plain", "street"),
         f"matrix must be bt601 or bt709: {recipe.matrix!r}": recipe.matrix in ("bt601", "bt709"),
         f"publish must be stamp or log: {recipe.publish!r}": recipe.publish in ("stamp", "log"),
         f"tracks must be uuid, number, none or mixed: {recipe.tracks!r}":

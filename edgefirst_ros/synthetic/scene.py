@@ -11,8 +11,10 @@ import uuid
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefirst_ros.synthetic.recipe import SECOND, Recipe
+from edgefirst_ros.synthetic.street import Motion, Street
 
 LABELS = ("background", "car", "person")
 COLOURS = {"car": (60, 90, 200), "person": (205, 95, 60)}
@@ -76,6 +78,8 @@ class Scene:
         self.recipe = recipe
         rng = np.random.default_rng(recipe.seed)
         self._paths = [_Path(number, rng) for number in range(recipe.objects)]
+        self.street = Street(recipe.seed) if recipe.scene == "street" else None
+        """None in the plain scene."""
 
     @property
     def intrinsics(self) -> tuple[float, float, float, float]:
@@ -85,21 +89,44 @@ class Scene:
 
     def yaw(self, time: int) -> float:
         """Return the heading of the vehicle, rad, counter-clockwise from east, not wrapped."""
-        return self.recipe.heading + self._seconds(time) * SPEED / RADIUS
+        return self.recipe.heading + self.motion(time).yaw
+
+    def motion(self, time: int) -> Motion:
+        """Return the motion since the start: m along the first heading and to its left, and how fast it changes."""
+        if self.street is not None:
+            return self.street.motion(self.seconds(time))
+        yaw = self.seconds(time) * SPEED / RADIUS
+        return Motion(RADIUS * math.sin(yaw), RADIUS * (1 - math.cos(yaw)), yaw, SPEED, SPEED / RADIUS, 0.0)
+
+    def still_speed(
+        self, time: int, place: tuple[float, float, float], left: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the radial speed (m/s, away is positive) of standing things seen from a sensor at `place`.
+
+        `left`: m to the left of each, a m ahead of the sensor and at its height.
+        """
+        motion = self.motion(time)
+        along, across = motion.speed - motion.turn * place[1], motion.turn * place[0]
+        speed: NDArray[np.float64] = -(along + left * across) / np.hypot(1.0, left)
+        return speed
 
     def position(self, time: int) -> tuple[float, float, float]:
         """Latitude and longitude (-180 up to, not including, 180) in degrees, altitude in m."""
         latitude, longitude, altitude = self.recipe.position
-        before, now = self.recipe.heading, self.yaw(time)
-        east = RADIUS * (math.sin(now) - math.sin(before))
-        north = RADIUS * (math.cos(before) - math.cos(now))
+        before, now, motion = self.recipe.heading, self.yaw(time), self.motion(time)
+        if self.street is None:
+            east = RADIUS * (math.sin(now) - math.sin(before))
+            north = RADIUS * (math.cos(before) - math.cos(now))
+        else:
+            east = motion.along * math.cos(before) - motion.across * math.sin(before)
+            north = motion.along * math.sin(before) + motion.across * math.cos(before)
         longitude += east / (METRES_PER_DEGREE * math.cos(math.radians(latitude)))
-        climb = 2.0 * math.sin(self._seconds(time) / 20)
+        climb = 2.0 * math.sin(self.seconds(time) / 20)
         return latitude + north / METRES_PER_DEGREE, (longitude + 180) % 360 - 180, altitude + climb
 
     def orientation(self, time: int) -> tuple[float, float, float, float]:
         """Quaternion x, y, z, w of the vehicle (from roll 2 degrees and pitch 1 degree of sway, and the yaw)."""
-        seconds = self._seconds(time)
+        seconds = self.seconds(time)
         roll, pitch = math.radians(2 * math.sin(seconds)), math.radians(math.sin(0.7 * seconds))
         (sr, cr), (sp, cp), (sy, cy) = (
             (math.sin(a / 2), math.cos(a / 2)) for a in (roll, pitch, math.remainder(self.yaw(time), math.tau))
@@ -113,7 +140,7 @@ class Scene:
 
     def things(self, time: int) -> list[Thing]:
         """Every object, nearest last (as painted)."""
-        found = [path.at(self._seconds(time), self) for path in self._paths]
+        found = [path.at(self.seconds(time), self) for path in self._paths]
         return sorted(found, key=lambda thing: -thing.centre[0])
 
     def project(
@@ -134,7 +161,8 @@ class Scene:
             return None
         return (left + right) / 2 / width, (top + bottom) / 2 / height, (right - left) / width, (bottom - top) / height
 
-    def _seconds(self, time: int) -> float:
+    def seconds(self, time: int) -> float:
+        """Return the time after the start, s."""
         return (time - self.recipe.start) / SECOND
 
 

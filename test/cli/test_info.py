@@ -79,3 +79,25 @@ def test_several_paths_are_shown_one_after_the_other(recording, command, tmp_pat
     first, second = json.loads(done.stdout)
     assert first["labels"][:2] == ["background", "car"]
     assert second["groups"] == {"val": second["samples"]}
+
+
+def test_a_time_check_prints_offsets_and_their_lines_of_a_recording_but_not_of_a_dataset(recording, command, tmp_path):
+    """A rig gives the only IMU its role; its stamps are off by 0.08 s, of which the rig mends 0.05."""
+    drive = {"seconds": 8, "seed": 1, "scene": "street", "topics": {"imu", "lidar/points"}, "lidar_points": 2000}
+    path = recording(**drive, clock_offset={"imu": -80_000_000})
+    config = tmp_path / "rig.yaml"
+    config.write_text("reference_topic: /lidar/points\nrig: {imu: {topic: /imu, offset: 0.05}}\n")
+    told = [*command, "info", path, "--check-time", "--config", config]
+    text = subprocess.run(told, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"lidar.points, imu +turn +\+0\.0(3|29|31)\d* +0\.00\d +1\.00 +\d\.\d\n", text), text
+    assert re.search(r"camera, imu +turn +- +- +- +0\.0  cannot be told: the recording has no camera\n", text)
+    assert re.search(r"imu +- +-  too short: 8 s; 10 s are needed\n", text)
+    head = "lines for a rig, if the stamps of lidar.points are right (not applied):\n  imu: {offset: "
+    assert 0.077 < float(text.partition(head)[2].partition("}")[0]) < 0.083
+    plain = json.loads(subprocess.run([*told, "--json"], capture_output=True, check=True).stdout)["time_check"]
+    assert set(plain) == {"pairs", "drift", "offsets"}
+    assert plain["offsets"]["lidar.points"]["imu"] == pytest.approx(0.08, abs=0.003)
+    made = convert(recording(**SMALL), tmp_path / "made").paths.container
+    refused = subprocess.run([*command, "info", made, "--check-time"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "is a dataset; expected its recording" in refused.stderr

@@ -124,3 +124,14 @@ def test_the_tables_alone_tell_what_the_members_do(parts, tmp_path):
     paths.container.write_bytes(paths.container.read_bytes()[:-100])
     (cut,) = report([tmp_path], tmp_path / "table.html", table_only=True).facts
     assert "no directory at its end" in cut["error"]
+
+
+def test_a_time_check_has_its_place_in_the_page_where_it_is_asked_for(recording, parts, tmp_path):
+    drive = {"seconds": 8, "seed": 1, "scene": "street", "topics": {"camera", "imu", "gps"}}
+    path = recording(**drive, size=(320, 180), fps=10.0, clock_offset={"gps": -90_000_000})
+    (page,) = report(path, tmp_path / "timed.html", samples=0, check_time=True).pages
+    assert "<td>gps, imu</td><td>turn</td>" in page.read_text()
+    line = page.read_text().partition("<pre>gps: {offset: ")[2].partition("}")[0]
+    assert float(line) == pytest.approx(0.09, abs=0.01)
+    (plain,) = report(parts[0], tmp_path / "plain.html", samples=0).pages
+    assert "Not estimated: report --check-time" in plain.read_text()

@@ -29,6 +29,7 @@ def test_name_of_the_file_is_host_and_utc_start():
         ({"gop": 0}, "gop"),
         ({"matrix": "bt2020"}, "bt2020"),
         ({"publish": "never"}, "never"),
+        ({"scene": "moon"}, "moon"),
         ({"tracks": "some"}, "some"),
         ({"compression": "gzip"}, "gzip"),
         ({"invalid_fixes": {3: "odd"}}, "odd"),

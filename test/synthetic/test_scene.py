@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from edgefirst_ros.synthetic import START, Recipe
-from edgefirst_ros.synthetic.picture import Painter
+from edgefirst_ros.synthetic.picture import HOUSES, Painter
+from edgefirst_ros.synthetic.ranging import WALL, Lidar, Radar
 from edgefirst_ros.synthetic.scene import COLOURS, SPEED, TRANSFORMS, Scene
 
 SECOND = 10**9
@@ -23,14 +24,16 @@ def rotation(x, y, z, w):
     ])  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["plain", "street"])
 @pytest.mark.parametrize("time", TIMES)
-def test_the_track_goes_where_the_vehicle_heads(time):
-    scene = Scene(Recipe())
+def test_the_track_goes_where_the_vehicle_heads(time, kind):
+    scene = Scene(Recipe(scene=kind))
     lat1, lon1, _ = scene.position(time - SECOND // 20)
     lat2, lon2, _ = scene.position(time + SECOND // 20)
     north = math.radians(lat2 - lat1) * 6_378_137
     east = math.radians(lon2 - lon1) * 6_378_137 * math.cos(math.radians(lat1))
-    assert math.hypot(east, north) * 10 == pytest.approx(SPEED, rel=0.001)
+    speed = SPEED if kind == "plain" else scene.motion(time).speed
+    assert math.hypot(east, north) * 10 == pytest.approx(speed, rel=0.001)
     forward = rotation(*scene.orientation(time)) @ [1, 0, 0]
     assert math.remainder(math.atan2(north, east) - math.atan2(forward[1], forward[0]), math.tau) == pytest.approx(
         0, abs=1e-3
@@ -117,3 +120,79 @@ def test_noise_has_the_deviation_asked_for_and_does_not_stand_still():
     first, second = (painter.picture(index).astype(int)[:300] for index in (3, 4))
     assert (first - plain[:300]).std() == pytest.approx(5, rel=0.02)
     assert np.corrcoef((first - plain[:300]).ravel(), (second - plain[:300]).ravel())[0, 1] < 0.05
+
+
+STREET = Recipe(scene="street", objects=0)
+
+
+@pytest.mark.parametrize("time", TIMES)
+def test_turn_rate_and_acceleration_are_derivatives(time):
+    scene = Scene(STREET)
+    before, after = (scene.motion(time + step) for step in (-SECOND // 1000, SECOND // 1000))
+    now = scene.motion(time)
+    assert now.turn == pytest.approx((after.yaw - before.yaw) / 0.002, abs=1e-4)
+    assert now.acceleration == pytest.approx((after.speed - before.speed) / 0.002, abs=1e-3)
+
+
+def test_a_street_turns_and_accelerates_and_every_seed_has_its_own():
+    for seed in range(4):
+        motions = [Scene(Recipe(scene="street", seed=seed)).motion(START + n * SECOND // 10) for n in range(100)]
+        assert np.std([one.turn for one in motions]) > 0.05
+        assert np.std([one.speed for one in motions]) > 1
+    assert Scene(Recipe(scene="street", seed=1)).motion(START) != Scene(STREET).motion(START)
+
+
+def house_seen(scene, time, place, left):
+    """Place in the street of the wall that a ray hits, by `motion` and `cast` alone: it does not move."""
+    ahead, houses = scene.street.cast(scene.seconds(time), place, np.array([left]))
+    x, y, cosine, sine = scene.street.view(scene.seconds(time), place)
+    return ahead[0], x + ahead[0] * (cosine - left * sine), y + ahead[0] * (sine + left * cosine), houses[0]
+
+
+@pytest.mark.parametrize("left", [-1.0, -0.4, 0.5, 1.2])
+def test_houses_stand_and_their_radial_speed_is_the_derivative_of_their_distance(left):
+    scene, place, time = Scene(STREET), (2.2, 0.0, 0.6), START + 4 * SECOND
+    ahead, along, across, house = house_seen(scene, time, place, left)
+    assert house[0] - 1e-6 <= along <= house[1] + 1e-6
+    assert house[2] - 1e-6 <= across <= house[3] + 1e-6
+    assert min(abs(along - house[0]), abs(along - house[1]), abs(across - house[2]), abs(across - house[3])) < 1e-6
+    distances = []
+    for step in (-SECOND // 1000, SECOND // 1000):
+        x, y, *_ = scene.street.view(scene.seconds(time + step), place)
+        distances.append(math.hypot(along - x, across - y))
+    (speed,) = scene.still_speed(time, place, np.array([left]))
+    assert speed == pytest.approx((distances[1] - distances[0]) / 0.002, abs=1e-3)
+    assert ahead > 0
+
+
+def test_lidar_and_pictures_show_the_same_houses_and_the_radar_too():
+    scene, time = Scene(STREET), STREET.stamp("camera", 60)
+    points = Lidar(STREET, scene).points(time)
+    walls = points[points["reflect"] == WALL]
+    picture, colours = Painter(STREET, scene).picture(60), {tuple(colour) for colour in HOUSES.tolist()}
+    fx, fy, cx, cy = scene.intrinsics
+    seen = []
+    for x, y, z, _ in walls.tolist():  # the lidar is 0.6 m before the camera's place, and 0.4 m above it
+        depth, height = x - 0.6, z + 1.8
+        u, v = (cx - fx * y / depth, cy - fy * (z + 0.4) / depth) if depth > 2 else (-1, -1)
+        if 0 <= u < 640 and 0 <= v < 330 and height > 0.2:
+            seen.append(tuple(picture[int(v), int(u)].tolist()) in colours)
+    assert len(seen) > 300
+    assert np.mean(seen) > 0.95  # the others are at an edge, or behind a house that the camera sees before
+    targets = Radar(STREET, scene).targets(time)
+    assert len(targets) > 10
+    for x, y, speed in zip(targets["x"], targets["y"], targets["speed"], strict=True):
+        ahead, *_ = house_seen(scene, time, (2.2, 0.0, 0.6), y / x)
+        assert ahead == pytest.approx(x, rel=1e-4)
+        assert speed < 0  # all are ahead, and come
+
+
+def test_objects_are_painted_before_the_street_as_the_truth_has_them():
+    recipe = Recipe(scene="street", objects=1)
+    scene = Scene(recipe)
+    thing = scene.things(recipe.stamp("camera", 20))[0]
+    painted = (Painter(recipe, scene).picture(20) == COLOURS[thing.label]).all(axis=2)
+    rows, columns = np.nonzero(painted)
+    x, y, w, h = thing.box2d
+    assert (columns.min(), columns.max() + 1) == pytest.approx(((x - w / 2) * 640, (x + w / 2) * 640))
+    assert (rows.min(), rows.max() + 1) == pytest.approx(((y - h / 2) * 360, (y + h / 2) * 360))

@@ -229,7 +229,9 @@ class ChannelReader:
                 index.seek(8 * number)
                 begin, end = struct.unpack("<2Q", index.read(16))
                 if not begin < end <= min(os.fstat(file.fileno()).st_size, begin + 2 * LARGEST):
-                    raise DatasetError(f"{path}: entry {number} is said to reach from {begin} to {end}")
+                    raise DatasetError(
+                        f"{path}: entry {number}: expected its bytes inside the file, found them from {begin} to {end}"
+                    )
                 file.seek(begin)
                 data = lzma.LZMADecompressor(lzma.FORMAT_XZ, MEMORY).decompress(file.read(end - begin), size + 1)
         except (OSError, ValueError, OverflowError, struct.error, lzma.LZMAError) as error:

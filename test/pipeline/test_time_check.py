@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offsets between sensors: those that were put into a drive that turns and accelerates are found, from content alone.
+
+The three drives take 6 s of CPU: their pictures have to be drawn, encoded and decoded.
+"""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from edgefirst.schemas import sensor_msgs
+from shared_data import SHARED
+
+from edgefirst_ros.cli.info import print_time, recording_facts
+from edgefirst_ros.config import Settings
+from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.pipeline.first_pass import walk
+from edgefirst_ros.pipeline.time_check import Pair, check_time, join_pairs
+from edgefirst_ros.sensors.motion import DopplerMotion, Motion
+from edgefirst_ros.sync.offsets import Offset, find_drift, find_offset
+from edgefirst_ros.synthetic import START
+from edgefirst_ros.synthetic.messages import cloud
+
+MS = 1_000_000
+DRIVE = {
+    "seconds": 10,
+    "scene": "street",
+    "size": (320, 180),
+    "fps": 15.0,
+    "topics": {"camera", "gps", "imu", "lidar/points", "radar/targets"},
+}
+PLANTED = {
+    0: {},
+    1: {"imu": -200, "lidar/points": 200, "radar/targets": -120, "gps": 60},
+    2: {"camera": 150},
+}
+"""Seed: ms by which the stamps of topics are off."""
+
+
+def check(path, **settings):
+    settings = Settings(**settings)
+    return check_time(walk(path, settings).conclude(settings), settings)
+
+
+@pytest.mark.parametrize("seed", PLANTED)
+def test_offsets_that_were_put_in_are_found(recording, seed):
+    off = {name.replace("/", "."): ms / 1000 for name, ms in PLANTED[seed].items()}
+    found = check(recording(seed=seed, clock_offset={n: ms * MS for n, ms in PLANTED[seed].items()}, **DRIVE))
+    pairs = {(one.first, one.second): one.offset for one in found.pairs}
+    assert set(pairs) == {("camera", "imu"), ("lidar.points", "imu"), ("gps", "imu"), ("radar.targets", "gps")}
+    for (first, second), offset in pairs.items():
+        error = offset.seconds - (off.get(first, 0) - off.get(second, 0))
+        assert abs(error) < (0.01 if off else 0.005), (first, second, offset)
+        assert offset.certain
+        assert offset.confidence > 0.9
+    ((reference, lines),) = found.offsets.items()
+    assert reference == ("camera" if "camera" not in off else "lidar.points")
+    assert {*lines, reference} == {"camera", "imu", "lidar.points", "gps", "radar.targets"}
+    assert lines == {key: pytest.approx(-off.get(key, 0), abs=0.012) for key in lines}
+    for key, drift in found.drifts.items():  # the recorder's clock is theirs, up to the jitter of 3 ms
+        assert abs(drift.ppm) < max(4 * drift.uncertainty, 100), key
+
+
+def test_offsets_of_the_settings_are_in_effect_and_in_the_lines(recording):
+    rig = {"imu": {"offset": 0.3}}
+    found = check(recording(seed=0, clock_offset={}, **DRIVE), rig=rig)
+    assert found.pairs[0].offset.seconds == pytest.approx(-0.3, abs=0.005)  # it has to go again
+    assert found.offsets["camera"]["imu"] == pytest.approx(0, abs=0.005)
+
+
+def test_nothing_can_be_told_without_motion_sensors_or_time(recording, capsys):
+    still = check(recording(seconds=5))  # one curve at one speed
+    assert [one.offset.why for one in still.pairs] == [*["no motion: the drive does not turn"] * 3,
+                                                        "no motion: the speed does not change"]  # fmt: skip
+    short = check(recording(seconds=0.5))
+    assert short.pairs[0].offset.why == "too short: 0.5 s of both; 4 s are needed"
+    assert short.drifts["camera"].why == "too short: 1 s; 10 s are needed"
+    facts = recording_facts(recording(seconds=1, topics={"camera", "radar/targets"}, fps=10.0), check_time=True)
+    print_time(facts["time_check"])
+    said = capsys.readouterr().out
+    for sensor in ("imu", "lidar.points and no imu", "gps"):
+        assert f"cannot be told: the recording has no {sensor}\n" in said
+    assert "offset:" not in said
+    assert still.offsets == short.offsets == facts["time_check"]["offsets"] == {}
+
+
+def test_a_recording_without_camera_is_checked_by_another_reference(recording):
+    path = recording(seed=1, **{**DRIVE, "topics": {"imu", "lidar/points"}, "clock_offset": {"imu": -80 * MS}})
+    with pytest.raises(RecordingError, match="set reference_topic"):
+        check(path)
+    assert check(path, reference_topic="/lidar/points").offsets == {
+        "lidar.points": {"imu": pytest.approx(0.08, abs=0.005)}
+    }
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not at hand")
+def test_real_drives():
+    """Of one device that was walked with the difference is known, not the baseline; sensors of two cars differ."""
+    (gopro,) = (SHARED / "data").glob("gopro-max*.mcap")
+    plain, moved = (check(gopro, rig={"imu": {"offset": offset}}).pairs[0].offset for offset in (0.0, 0.137))
+    assert plain.seconds - moved.seconds == pytest.approx(0.137, abs=0.015)
+    assert not plain.certain
+    (highway,) = (SHARED / "data").glob("highway*.mcap")
+    assert {one.offset.why.partition(":")[0] for one in check(highway).pairs if one.first != "lidar.points"} == {
+        "the two do not show one motion"
+    }
+
+
+def motion(rate, hertz=20, seconds=20.0, late=0.0):
+    """A motion with a rate, a function of s; its stamps are `late` s too high."""
+    found = Motion()
+    for n in range(int(seconds * hertz)):
+        found.add_rate(START + int((n / hertz + late) * 1e9), np.array([rate(n / hertz)]))
+    return found
+
+
+def wave(seconds):
+    return 0.2 * math.sin(1.3 * seconds) + 0.1 * math.sin(2.9 * seconds + 1)
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (motion(lambda s: 0.2 * math.sin(12 * s)), "several offsets"),
+        (motion(np.random.default_rng(1).normal), "do not show one motion"),
+        (motion(wave, late=1.4), "no best offset within 1 s|do not show one motion"),
+        (motion(lambda s: 0.001 * wave(s)), "no motion"),
+        (motion(wave, seconds=3), "too short"),
+        (motion(wave, seconds=0.05), "too few messages"),
+        (motion(wave, hertz=0.5), "too few messages"),
+    ],
+)
+def test_offset_that_cannot_be_told_says_why(second, why):
+    first = motion(lambda s: 0.2 * math.sin(12 * s)) if why == "several offsets" else motion(wave)
+    found = find_offset(first, second, "turn")
+    assert found.seconds is None
+    assert not found.certain
+    assert re.search(why, found.why), found
+
+
+def test_offset_is_found_beside_a_step_of_the_clock_and_at_unlike_rates():
+    whole = motion(wave, hertz=50, seconds=30)
+    for n in range(1200, 1500):
+        whole.stamps[n] += 3600 * 10**9  # the shorter stretch after the clock was set
+    assert find_offset(whole, motion(wave, hertz=7, late=-0.123), "turn").seconds == pytest.approx(0.123, abs=0.003)
+    assert find_offset(motion(wave, hertz=7, late=-0.123), whole, "turn").seconds == pytest.approx(-0.123, abs=0.003)
+
+
+def test_two_speeds_of_unlike_size_are_not_of_one_vehicle():
+    slow = motion(lambda s: 10 + wave(s) * 10)
+    assert find_offset(slow, motion(lambda s: 10 + wave(s) * 10), "speed").seconds == pytest.approx(0, abs=0.001)
+    assert find_offset(slow, motion(lambda s: 2 + wave(s) * 3), "speed").why == (
+        "the two do not show one speed: ratio 3.33"
+    )
+
+
+def test_drift_is_the_slope_of_the_fastest_messages():
+    rng = np.random.default_rng(2)
+    log = [START + n * 50 * MS for n in range(1200)]
+    late = rng.exponential(4 * MS, len(log))
+    drift = find_drift([int(at + 40e-6 * (at - START) - late[n]) for n, at in enumerate(log)], log)
+    assert drift.ppm == pytest.approx(40, abs=3)
+    assert drift.uncertainty < 3
+    assert find_drift(log[:100], log[:100]).why == "too short: 5 s; 10 s are needed"
+    assert find_drift([], []).why == "no messages"
+
+
+def pair(first, second, seconds, uncertainty=0.001):
+    return Pair(first, second, "turn", Offset(seconds, uncertainty=uncertainty))
+
+
+def test_lines_are_against_the_camera_unless_most_sensors_disagree_with_it():
+    two = [pair("camera", "imu", 0.1)]
+    assert join_pairs(two) == {"camera": {"imu": 0.1}}
+    apart = [*two, pair("radar.targets", "gps", 0.3), pair("lidar.points", "imu", 0.1, uncertainty=0.1)]
+    assert join_pairs(apart) == {"camera": {"imu": 0.1}, "radar.targets": {"gps": 0.3}}
+    most = [*two, pair("lidar.points", "imu", 0.0), pair("gps", "imu", 0.0)]
+    assert join_pairs(most) == {"lidar.points": {"camera": -0.1, "imu": 0.0, "gps": 0.0}}
+    assert join_pairs([Pair("camera", "imu", "turn", Offset(None, "too short"))]) == {}
+
+
+def test_speed_by_doppler_is_that_of_standing_things():
+    angle = np.radians([-40, -10, 0, 25, 50, 5, 8])
+    points = np.zeros(7, dtype=[(name, "<f4") for name in ("x", "y", "z", "speed")])
+    points["x"], points["y"] = 20 * np.cos(angle), 20 * np.sin(angle)
+    points["speed"] = -(12 * np.cos(angle) + 0.5 * np.sin(angle))  # 12 m/s, and 0.5 m/s to the left at the sensor
+    points["speed"][5:] = 3, -19  # two cars
+    speeds = DopplerMotion()
+    for n in range(2):
+        speeds.add(START + n * 10**9, sensor_msgs.PointCloud2.from_cdr(cloud(points, "radar", 0)))
+    assert speeds.motions["speed"].totals[1] == pytest.approx([12], abs=0.05)
