@@ -13,13 +13,17 @@ from bags import messages, write
 from edgefirst.schemas import sensor_msgs, std_msgs
 from foxglove_schemas_protobuf import (
     CameraCalibration_pb2,
+    CompressedImage_pb2,
     CompressedVideo_pb2,
     FrameTransforms_pb2,
     LocationFix_pb2,
     PointCloud_pb2,
+    PoseInFrame_pb2,
+    RawImage_pb2,
     SceneUpdate_pb2,
 )
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from pose_recordings import POSE, add_messages, poses
 from rosbags import rosbag1, rosbag2
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from same_dataset import assert_same_dataset, frames
@@ -35,6 +39,7 @@ from edgefirst_ros.messages import decode
 from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
 from edgefirst_ros.sources.bags import open_files
 from edgefirst_ros.sources.inputs import recordings_of
+from edgefirst_ros.synthetic import START
 
 SECOND = 1_000_000_000
 VIDEO, TF = "foxglove_msgs/msg/CompressedVideo", "tf2_msgs/msg/TFMessage"
@@ -114,6 +119,28 @@ def protobuf_video(sent):
     return made
 
 
+def protobuf_compressed(sent):
+    made = stamped(CompressedImage_pb2.CompressedImage, sent.stamp, sent.frame_id)
+    made.data, made.format = bytes(sent.data.view()), sent.format
+    return made
+
+
+def protobuf_raw(sent):
+    made = stamped(RawImage_pb2.RawImage, sent.stamp, sent.frame_id)
+    made.width, made.height, made.encoding, made.step = sent.width, sent.height, sent.encoding, sent.step
+    made.data = bytes(sent.data.view())
+    return made
+
+
+def protobuf_pose(sent):
+    made = stamped(PoseInFrame_pb2.PoseInFrame, sent.stamp, sent.frame_id)
+    for axis in "xyz":
+        setattr(made.pose.position, axis, getattr(sent.pose.position, axis))
+    for axis in "xyzw":
+        setattr(made.pose.orientation, axis, getattr(sent.pose.orientation, axis))
+    return made
+
+
 def protobuf_cloud(sent):
     made = stamped(PointCloud_pb2.PointCloud, sent.stamp, sent.frame_id)
     made.point_stride, made.data = sent.point_step, bytes(sent.data.view())
@@ -155,6 +182,9 @@ def protobuf_transform(sent):
 
 PROTOBUF = {
     VIDEO: protobuf_video,
+    COMPRESSED: protobuf_compressed,
+    "sensor_msgs/msg/Image": protobuf_raw,
+    POSE: protobuf_pose,
     "sensor_msgs/msg/PointCloud2": protobuf_cloud,
     "sensor_msgs/msg/NavSatFix": protobuf_fix,
     "sensor_msgs/msg/CameraInfo": protobuf_calibration,
@@ -207,11 +237,14 @@ def database(path, source):
     return path
 
 
-def ros1_bag(path, source):
-    """A bag of ROS 1, by rosbags' writer."""
+def ros1_bag(path, source, packed=None):
+    """A bag of ROS 1, by rosbags' writer; `packed`: how its chunks are."""
     found = messages(source)
     store, connections = store_of(found), {}
-    with rosbag1.Writer(path) as writer:
+    writer = rosbag1.Writer(path)
+    if packed is not None:
+        writer.set_compression(packed)
+    with writer:
         for schema, channel, message in found:
             if channel.topic not in connections:
                 text, digest = store.generate_msgdef(schema.name)
@@ -229,6 +262,8 @@ WRAPPED = {
     "rosbag2 folder": lambda folder, source: rosbag2_folder(folder / "drive", source),
     "db3": lambda folder, source: database(folder / "drive.db3", source),
     "bag": lambda folder, source: ros1_bag(folder / "drive.bag", source),
+    "bag, bz2": lambda folder, source: ros1_bag(folder / "drive.bag", source, rosbag1.Writer.CompressionFormat.BZ2),
+    "bag, lz4": lambda folder, source: ros1_bag(folder / "drive.bag", source, rosbag1.Writer.CompressionFormat.LZ4),
 }
 CONTAINERS = ("rosbag2 folder", "db3", "bag")
 
@@ -244,6 +279,10 @@ def drives(recording, tmp_path_factory):
     """Recordings to be wrapped, and the dataset of each: a made-up one, and a shared one where it is at hand."""
     folder = tmp_path_factory.mktemp("plain")
     given = {"synthetic": recording(seconds=0.4, size=(160, 96), lidar_points=50, cube_shape=(2, 8, 4, 8))}
+    for codec in ("jpeg", "rgb8"):
+        source = recording(seconds=0.4, size=(128, 64), codec=codec, topics=("camera", "camera/info", "tf_static"))
+        way = lambda at: (((at - START) / SECOND, 2.0, 0.5), (0.0, 0.0, 0.6, 0.8))  # noqa: E731
+        given[codec] = add_messages(source, folder / f"{codec}.mcap", poses(POSE, way, START, 0.4))
     given.update(("verdin", path) for path in REAL if path.name.startswith("verdin"))
     found = {}
     for name, path in given.items():
@@ -275,6 +314,17 @@ def test_a_wrapped_recording_gives_the_same_members_and_rows(made, drives, tmp_p
     assert outcome.samples > 5
     assert_same_dataset(tmp_path, drives[drive][1], "drive")
     assert frames(outcome.paths.frames).width > 10
+
+
+@pytest.mark.parametrize("codec", ["jpeg", "rgb8"])
+def test_pictures_and_poses_in_protobuf_are_the_same(made, drives, tmp_path, codec):
+    path = made("protobuf", codec)
+    encodings = {schema.name: schema.encoding for schema, _, _ in messages(path)}
+    kind = {"jpeg": "foxglove.CompressedImage", "rgb8": "foxglove.RawImage"}[codec]
+    assert {name for name, encoding in encodings.items() if encoding == "protobuf"} >= {kind, "foxglove.PoseInFrame"}
+    outcome = convert(path, tmp_path, name="drive")
+    assert_same_dataset(tmp_path, drives[codec][1], "drive")
+    assert outcome.samples == frames(outcome.paths.frames)["pose_position"].count() > 5
 
 
 @pytest.mark.parametrize("name", [*CONTAINERS, "protobuf"])
