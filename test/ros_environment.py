@@ -23,7 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 INTERFACES = HERE / "interfaces"
-PACKAGES = ("edgefirst_msgs", "foxglove_msgs")
+PACKAGES = ("edgefirst_msgs", "ffmpeg_image_transport_msgs", "foxglove_msgs")
 STAMP = "ros-environment.stamp"
 
 

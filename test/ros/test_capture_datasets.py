@@ -35,6 +35,7 @@ from capturing import (  # noqa: E402
 from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
 from rosgraph_msgs.msg import Clock  # noqa: E402
 from sensor_msgs.msg import Imu  # noqa: E402
+from test_encodings import as_ffmpeg_packet, wrapped  # noqa: E402
 
 from edgefirst_ros import convert  # noqa: E402
 
@@ -248,6 +249,22 @@ def test_two_cameras_and_lidars_of_a_rig_are_one_node(capture: Start, bench: Ben
     rows = frames(node.out / f"{path.stem}.frames.arrow")
     assert rows["camera_left_timestamp"].is_not_null().any()
     assert rows["lidar_points_rear_timestamp"].is_not_null().any()
+
+
+def test_video_in_ffmpeg_packets_is_what_a_conversion_makes(
+    capture: Start, bench: Bench, recording: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("ffmpeg_image_transport_msgs", reason="no FFMPEGPacket: see test/ros_environment.py")
+    path = wrapped(tmp_path / "packets.mcap", recording(seconds=2, **ALONE), as_ffmpeg_packet)
+    player = Player(bench, path)
+    node = capture(sequence=path.stem, **PATIENT)
+    player.ready()
+    player.play()
+    node.has_received(player.sent)
+    node.finish()
+    convert(path, tmp_path / "offline", **PATIENT)
+    assert_same_dataset(node.out, tmp_path / "offline", path.stem)
+    assert frames(node.out / f"{path.stem}.frames.arrow").height == 60
 
 
 def test_two_cameras_are_two_nodes(capture: Start, bench: Bench, recording: Any, tmp_path: Path) -> None:
