@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 .PHONY: test-python test-lowest demo test test-benchmark lint benchmark docs references pictures clean image test-aarch64
 
 demo: .venv/ready
-	$(RUN)/edgefirst-ros demo -o $(DEMO)
+	$(RUN)/edgefirst-ros demo -o $(DEMO) --seconds 3
 
 test: .venv-test/ready
 	$(TEST)/python -m compileall -q edgefirst_ros

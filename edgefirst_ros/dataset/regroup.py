@@ -138,7 +138,7 @@ class GroupCounts:
         notes = []
         for group, tally in self.groups.items():
             if not tally.get(SAMPLES, 0):
-                notes.append(f"group {group} is empty: it needs more sequences, or a shorter split_block")
+                notes.append(f"group {group} is empty: it needs more sequences, or a shorter split_block, such as 1")
                 continue
             for what in ("sensor", "label"):
                 lacking = [kind.name for kind in self.kinds if kind.what == what and not tally.get(kind, 0)]

@@ -21,8 +21,8 @@ from edgefirst_ros.limits import processors
 
 FEW = 100
 """Most files of an output that are synced one by one."""
-NO_HOME = "no home"
-"""Of what has no place in the other system."""
+NO_HOME = "has no place there"
+"""What a report says of data that the other system cannot hold."""
 T = TypeVar("T")
 R = TypeVar("R")
 MOST = 8

@@ -299,7 +299,7 @@ def test_a_group_that_got_nothing_is_shown(run, recording):
     done = run("convert", path, "-o", "out", "--split", "train=0.8,val=0.2", "--json")
     told = json.loads(done.stdout)  # one block: all or nothing
     assert {group: counts["samples"] for group, counts in told["groups"].items()} == {"train": 30, "val": 0}
-    empty = "group val is empty: it needs more sequences, or a shorter split_block"
+    empty = "group val is empty: it needs more sequences, or a shorter split_block, such as 1"
     assert empty in told["notes"]
     done = run("convert", path, "-o", "out", "--split", "train=0.8,val=0.2", "--overwrite")
     assert re.search(r"^group +train  val\nsamples +30    0\n", done.stdout, re.MULTILINE)

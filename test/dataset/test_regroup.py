@@ -87,7 +87,7 @@ def test_what_a_group_lacks_is_said(desk):
     assert lacks in done.counts.notes
     done = split([desk / "night"], GroupRule(SHARES, block=10**18))
     assert done.counts.notes == [
-        "group val is empty: it needs more sequences, or a shorter split_block",
+        "group val is empty: it needs more sequences, or a shorter split_block, such as 1",
         "shares of samples: train 80 % asked, 100.0 % got, val 20 % asked, 0.0 % got",
     ]
     assert done.counts.plain["val"] == {"samples": 0, "sensors": {}, "labels": {}}
@@ -114,8 +114,8 @@ def test_nothing_changes_where_one_of_them_is_refused(made, desk):
     before = files(desk)
     for refused, says in (
         (desk / "night", "not finished"),
-        (desk / "none", "no dataset"),
-        (made / "x.mcap", "no data"),
+        (desk / "none", "no such file"),
+        (made / "x.mcap", "no such file"),
     ):
         with pytest.raises(DatasetError, match=says):
             split([desk / "monday", refused], BLOCKS)

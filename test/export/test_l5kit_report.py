@@ -24,7 +24,7 @@ def test_the_report_says_where_everything_went(boxed, exported):
     assert lines["box3d"]["number"] == boxes
     assert "height" in lines["box3d"]["lost"]
     for kind in ("camera.jpeg", "radar.png", "radar.pcd", "lidar.pcd"):
-        assert (lines[kind]["where"], lines[kind]["lost"], lines[kind]["number"]) == ("", "no home", 120)
+        assert (lines[kind]["where"], lines[kind]["lost"], lines[kind]["number"]) == ("", "has no place there", 120)
     assert lines["samples without a pose"]["number"] == 120 - 2 * PLACED
     assert lines["samples"]["number"] == 2 * PLACED
 

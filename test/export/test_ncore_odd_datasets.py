@@ -70,7 +70,7 @@ def test_pictures_of_the_lidar_and_depth_of_8_bits_are_kept_as_they_are(tmp_path
     }
     dataset = dataset_of(tmp_path, lambda parts: parts.members.update(extra))
     lines = exported(dataset, tmp_path / "out")
-    assert (lines["lidar.png"].number, lines["lidar.png"].lost) == (1, "has no home in NCore")
+    assert (lines["lidar.png"].number, lines["lidar.png"].lost) == (1, "has no place in NCore")
     assert (lines["depth without a place"].number, lines["depth without a place"].lost) == (1, "no 16-bit grayscale")
     assert lines["depth"].number == 1
     (source,) = loader(tmp_path / "out").query_camera_labels("camera", data.LabelType.DEPTH_Z_M)

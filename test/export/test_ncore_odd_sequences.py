@@ -93,7 +93,7 @@ def test_further_lidars_and_clouds_without_a_sensor_are_told(tmp_path):
 
     dataset, lines = restored(sequence(tmp_path / "in", add), tmp_path / "out")
     assert lines["top"].lost == "only the first lidar and the first radar are read"
-    assert lines["map"].lost == "point clouds without a sensor have no home"
+    assert lines["map"].lost == "point clouds without a sensor have no place"
     assert "low" not in lines
     first = next(iter(dataset.samples()))
     assert first.lidar()["x"].tolist() == [5]

@@ -311,7 +311,7 @@ def test_labels_become_categories_and_the_report_says_what_is_lost(dataset, tmp_
     assert "vehicle.emergency.police" in names
     lines = {line.what: line for line in done.report.lines}
     assert lines["radar.png"].where == ""
-    assert lines["box2d"].lost == "no home"
+    assert lines["box2d"].lost == "has no place there"
     assert lines["box3d between keyframes"].number > 0
 
 

@@ -159,7 +159,7 @@ def test_l5kit_has_the_scenes_and_says_that_it_has_no_place_for_calibrations(gat
     assert sorted(scene["host"] for scene in opened(tmp_path / "out")["scenes"]) == sorted([*SIZES, "bare"])
     said = {line.what: (line.where, line.lost) for line in done.report.lines}
     for what in ("camera intrinsics", "places of the sensors"):
-        assert said[what] == ("", "no home")
+        assert said[what] == ("", "has no place there")
 
 
 def test_a_planted_swap_is_refused_or_seen(path, tmp_path):

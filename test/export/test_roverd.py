@@ -115,7 +115,7 @@ def test_the_report_says_where_all_went(whole):
         *Dataset(whole.paths.container).frames.columns,
     } <= columns
     assert told["annotations: mask"].lost == "but those of classes"
-    assert told["annotations: box2d"].lost == "no home"
+    assert told["annotations: box2d"].lost == "has no place there"
 
 
 @pytest.mark.skipif(not REAL, reason="the real recordings are not at hand")
@@ -206,11 +206,11 @@ def test_what_has_no_home_is_counted(tmp_path):
     export(Dataset(tmp_path / "dataset/odd.zip"), tmp_path / "traces", report, quiet)
     other, unfit = "of another form than the first one", "roverd cannot hold its form"
     assert {(line.what, line.lost): line.number for line in report.lines if line.number and not line.where} == {
-        ("camera.jpeg", other): 1, ("camera.jpeg", unfit): 1, ("camera.png", "no home"): 1,
-        ("lidar.pcd", unfit): 1, ("lidar.pcd", other): 2, ("depth.png", "no home"): 1,
-        ("lidar.jpeg", "no home"): 1, ("radar.pcd", unfit): 1,
-        ("annotations: name", "no home"): 8, ("annotations: frame", "no home"): 8,
-        ("annotations: timestamp", "no home"): 8,
+        ("camera.jpeg", other): 1, ("camera.jpeg", unfit): 1, ("camera.png", "has no place there"): 1,
+        ("lidar.pcd", unfit): 1, ("lidar.pcd", other): 2, ("depth.png", "has no place there"): 1,
+        ("lidar.jpeg", "has no place there"): 1, ("radar.pcd", unfit): 1,
+        ("annotations: name", "has no place there"): 8, ("annotations: frame", "has no place there"): 8,
+        ("annotations: timestamp", "has no place there"): 8,
     }  # fmt: skip
     trace = tmp_path / "traces/host"
     assert json.loads((trace / "lidar_points/meta.json").read_text())["xyz"]["shape"] == [6, 3]

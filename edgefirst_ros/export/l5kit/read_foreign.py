@@ -157,7 +157,7 @@ def _describe(scene: str, agent: np.void) -> Row:
 def _report_losses(report: LossReport, read: _Read) -> None:
     report.add("scenes", "name", "named after host and start", len(read.arrays["scenes"]))
     report.add("frames.timestamp", "frame, timestamp", "frames are counted", len(read.arrays["frames"]))
-    report.add("frames.ego_translation, ego_rotation", "", "no home without samples")
+    report.add("frames.ego_translation, ego_rotation", "", "has no place without samples")
     lost = "boxes stand on the vehicle's ground plane; those turned by over 10 degrees become the hull around them"
     report.add("agents.centroid, extent, yaw", "box3d", lost, read.rows)
     if read.broken:

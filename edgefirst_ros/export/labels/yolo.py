@@ -90,9 +90,9 @@ def export(
     missing = [name for name in GROUPS if not any(picture.group == name for picture in kept)]
     if missing and not single_group:
         raise UsageError(
-            f"{dataset.container.path}: no picture is in group {' or '.join(missing)}; train and val would be the same "
-            f"pictures: make groups with edgefirst-ros split {dataset.paths.container} --split train=0.8,val=0.2, or "
-            "export without them (--single-group)"
+            f"{dataset.container.path}: no picture is in group {' or '.join(missing)}: make groups with edgefirst-ros "
+            f"split {dataset.paths.container} --split train=0.8,val=0.2 (of a short drive also --set split_block=1), "
+            "or use --single-group for the same pictures in both"
         )
     folders = {group: group_name(group) if group is not None else ALL for group in {p.group for p in kept}}
     lost, written = Counter[str](), 0

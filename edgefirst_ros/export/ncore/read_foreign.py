@@ -99,7 +99,7 @@ def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossRep
             for sensor in ids:
                 report.add(sensor, "", "only the first lidar and the first radar are read")
         for source in loader.point_clouds_ids:
-            report.add(source, "", "point clouds without a sensor have no home")
+            report.add(source, "", "point clouds without a sensor have no place")
     if not tally["camera"]:
         raise DatasetError("the NCore sequences have no camera with JPEG or PNG pictures: there would be no sample")
     for what, where, lost in _LINES:

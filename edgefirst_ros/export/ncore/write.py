@@ -290,12 +290,12 @@ def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: 
         report.add(
             "camera_info",
             "intrinsics/default",
-            "float32; the shutter is not known, it is given as global; r, p and a skew have no home",
+            "float32; the shutter is not known, it is given as global; r, p and a skew have no place",
         )
     if any(known.static_transforms for known in calibrations):
-        report.add("static_transforms", "poses/default, of each sensor to rig", "those of other frames have no home")
+        report.add("static_transforms", "poses/default, of each sensor to rig", "those of other frames have no place")
     for name in dataset.annotation_columns:
-        where, lost = ANNOTATIONS.get(name, ("", "has no home in NCore"))
+        where, lost = ANNOTATIONS.get(name, ("", "has no place in NCore"))
         report.add(f"annotations: {name}", where, lost)
     for name in dataset.frames.columns if dataset.frames is not None else ():
         if name not in ("name", "frame"):
@@ -314,7 +314,7 @@ def _home_of_column(name: str) -> tuple[str, str]:
             return f"{home_of(sensor.kind)}: stamps of frames, µs; ns in the metadata of the frame", ""
         if what == "size":
             return "intrinsics/default: resolution", ""
-    return "", "has no home in NCore"
+    return "", "has no place in NCore"
 
 
 def _sensors(report: LossReport, tally: Counter[str]) -> None:
@@ -342,7 +342,7 @@ def _sensors(report: LossReport, tally: Counter[str]) -> None:
         if is_companion(kind):
             _companion(report, tally, kind, home_of(kind))
         elif tally[kind]:
-            report.add(kind, "", "has no home in NCore", tally[kind])
+            report.add(kind, "", "has no place in NCore", tally[kind])
     for what, where, lost in (
         ("depth", "camera_labels depth.z", "taken to be mm along z"),
         ("depth without a place", "", "no 16-bit grayscale"),
