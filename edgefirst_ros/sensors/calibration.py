@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.navigation import Quaternion, multiply
 from edgefirst_ros.streams import CAMERA, CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
 
 if TYPE_CHECKING:
@@ -275,16 +276,13 @@ def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
     return max(words, key=WORDS.index, default=GIVEN)
 
 
-Turn = tuple[float, float, float, float]
-
-
-def _word(turn: Turn) -> str:
+def _word(turn: Quaternion) -> str:
     return IDENTITY if math.hypot(*turn[:3]) < STRAIGHT else GIVEN
 
 
-def _turns(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Turn]:
+def _turns(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Quaternion]:
     """Rotations, as unit quaternions x, y, z, w, of all frames that a chain joins to `start`."""
-    steps: dict[str, list[tuple[str, Turn]]] = {}
+    steps: dict[str, list[tuple[str, Quaternion]]] = {}
     for entry in transforms:
         x, y, z, w = map(float, entry["rotation"])
         length = math.hypot(x, y, z, w)
@@ -293,23 +291,12 @@ def _turns(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Tur
         turn = (x / length, y / length, z / length, w / length)
         steps.setdefault(entry["parent"], []).append((entry["child"], turn))
         steps.setdefault(entry["child"], []).append((entry["parent"], (-turn[0], -turn[1], -turn[2], turn[3])))
-    found: dict[str, Turn] = {start: (0.0, 0.0, 0.0, 1.0)}
+    found: dict[str, Quaternion] = {start: (0.0, 0.0, 0.0, 1.0)}
     waiting = [start]
     while waiting:
         frame = waiting.pop()
         for other, turn in steps.get(frame, ()):
             if other not in found:
-                found[other] = _product(found[frame], turn)
+                found[other] = multiply(found[frame], turn)
                 waiting.append(other)
     return found
-
-
-def _product(a: Turn, b: Turn) -> Turn:
-    """Return the rotation `b`, then `a`."""
-    (ax, ay, az, aw), (bx, by, bz, bw) = a, b
-    return (
-        aw * bx + ax * bw + ay * bz - az * by,
-        aw * by - ax * bz + ay * bw + az * bx,
-        aw * bz + ax * by - ay * bx + az * bw,
-        aw * bw - ax * bx - ay * by - az * bz,
-    )

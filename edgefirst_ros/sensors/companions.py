@@ -93,34 +93,20 @@ class Codec(NamedTuple):
     """Returns what a member holds; raises EdgeFirstError where it cannot be read."""
 
 
-def _cube(message: Any, stamp: int, _: Settings) -> Sequence[Any]:
-    return [encode_cube(message, stamp)]
-
-
-def _targets(message: Any, _: int, settings: Settings) -> Sequence[Any]:
+def _encode_targets(message: Any, _: int, settings: Settings) -> Sequence[Any]:
     return encode_cloud(message, settings.pcd, ("noise",) if settings.radar_fields == "documented" else ())
 
 
-def _points(message: Any, _: int, settings: Settings) -> Sequence[Any]:
-    return encode_cloud(message, settings.pcd)
-
-
-def _depth(message: Any, _: int, __: Settings) -> Sequence[Any]:
-    return [encode_depth(message)]
-
-
-def _reflect(message: Any, _: int, __: Settings) -> Sequence[Any]:
-    return [encode_reflect(message)]
-
-
+_CLOUD = Codec(check_cloud, lambda message, _, settings: encode_cloud(message, settings.pcd), decode_cloud)
+_DEPTH = Codec(check_depth, lambda message, *_: [encode_depth(message)], decode_depth)
 CODECS: dict[str, Codec] = {
-    "radar.cube": Codec(check_cube, _cube, decode_cube),
-    "radar.targets": Codec(check_cloud, _targets, decode_cloud),
-    "radar.clusters": Codec(check_cloud, _points, decode_cloud),
-    "lidar.points": Codec(check_cloud, _points, decode_cloud),
-    "lidar.depth": Codec(check_depth, _depth, decode_depth),
-    "lidar.reflect": Codec(check_reflect, _reflect, decode_reflect),
-    "depth": Codec(check_depth, _depth, decode_depth),
+    "radar.cube": Codec(check_cube, lambda message, stamp, _: [encode_cube(message, stamp)], decode_cube),
+    "radar.targets": _CLOUD._replace(encode=_encode_targets),
+    "radar.clusters": _CLOUD,
+    "lidar.points": _CLOUD,
+    "lidar.depth": _DEPTH,
+    "lidar.reflect": Codec(check_reflect, lambda message, *_: [encode_reflect(message)], decode_reflect),
+    "depth": _DEPTH,
 }
 """Key of a sensor in `streams.SENSORS` -> its codec, also of its other instances."""
 

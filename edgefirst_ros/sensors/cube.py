@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +139,8 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
     texts = {
         "layout": list(layout),
         "shape": list(shape),
-        "scales": [_json_number(scale) for scale in scales],
+        # the shortest numbers that read back as these float32; JSON has none that is not finite
+        "scales": [float(str(scale)) if np.isfinite(scale) else None for scale in scales],
         "is_complex": bool(message.is_complex),
         "timestamp": timestamp,
     }
@@ -189,12 +191,6 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
     return cube
 
 
-def log_normalise(values: NDArray[Any]) -> NDArray[np.float32]:
-    """sign(v) * ln(|v| + 1) as float32, for looking at a cube.  Source: EdgeFirst, "Radar Normalizers"."""
-    wide = np.asarray(values, np.float32)
-    return np.copysign(np.log1p(np.abs(wide)), wide)
-
-
 def _described(message: RadarCube) -> tuple[tuple[int, ...], tuple[int, ...], NDArray[np.int16]]:
     """Checked layout, shape and flat values of a message."""
     values = np.frombuffer(message.cube.view(), "<i2")
@@ -226,27 +222,33 @@ def _cells(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool) ->
     return dict(zip(layout, (*shape[:-1], shape[-1] // 2 if is_complex else shape[-1]), strict=True))
 
 
-def _json_number(scale: np.float32) -> float | None:
-    """Return the shortest number that reads back as this float32; JSON has none that is not finite."""
-    return float(str(scale)) if np.isfinite(scale) else None
+def description_fault(texts: Mapping[str, Any], height: int, count: int) -> str:
+    """Return why a description does not fit a picture of `height` lines and `count` values; empty if it fits."""
+    missing = {"layout", "shape", "scales", "is_complex", "timestamp"} - texts.keys()
+    if missing:
+        return f"lacks {', '.join(sorted(missing))}"
+    layout, shape, is_complex, timestamp = (texts[key] for key in ("layout", "shape", "is_complex", "timestamp"))
+    lists = all(isinstance(texts[key], list) for key in ("layout", "shape", "scales"))
+    if not lists or not all(type(number) is int and number > 0 for number in (*layout, *shape)):
+        return f"has layout {layout}, shape {shape} and scales {texts['scales']}"
+    if type(is_complex) is not bool or type(timestamp) is not int:
+        return f"has is_complex {is_complex!r} and timestamp {timestamp!r}"
+    fault = _fault(tuple(layout), tuple(shape), is_complex, count)
+    if fault:
+        return f"has layout {layout} and shape {shape}: {fault}"
+    sizes = _cells(layout, shape, is_complex)
+    fits = height == sizes.get(SEQUENCE, 1) * sizes.get(RANGE, 1)
+    return "" if fits else f"has layout {layout} and shape {shape} for {height} lines"
 
 
 def _described_picture(pixels: NDArray[np.uint16], texts: dict[str, Any]) -> Cube:
-    layout, shape = tuple(texts["layout"]), tuple(texts["shape"])
-    is_complex, timestamp = texts["is_complex"], texts["timestamp"]
-    if not all(type(number) is int and number > 0 for number in (*layout, *shape)) or type(timestamp) is not int:
-        raise ValueError(f"layout {layout}, shape {shape}, timestamp {timestamp!r}")
-    if type(is_complex) is not bool:
-        raise ValueError(f"is_complex {is_complex!r}")
-    fault = _fault(layout, shape, is_complex, pixels.size)
-    if fault:
-        raise ValueError(f"layout {layout}, shape {shape}: {fault}")
+    if fault := description_fault(texts, len(pixels), pixels.size):
+        raise ValueError(f"its description {fault}")
+    layout, shape, is_complex = tuple(texts["layout"]), tuple(texts["shape"]), texts["is_complex"]
     scales = tuple(math.nan if scale is None else float(scale) for scale in texts["scales"])
     sizes = _cells(layout, shape, is_complex)
-    if pixels.shape[0] != sizes.get(SEQUENCE, 1) * sizes.get(RANGE, 1):
-        raise ValueError(f"{pixels.shape[0]} lines for layout {layout} and shape {shape}")
     wanted = [sizes.get(code, 1) for code in ORDER] + [2] * is_complex
-    return Cube(_signed(pixels).reshape(wanted), layout, shape, scales, is_complex, timestamp)
+    return Cube(_signed(pixels).reshape(wanted), layout, shape, scales, is_complex, texts["timestamp"])
 
 
 def _grid(pixels: NDArray[np.uint16], rows: int, columns: int) -> Cube:

@@ -299,17 +299,21 @@ def pose_of(position: Sequence[float], orientation: Sequence[float]) -> EgoPose 
     return EgoPose((a, b, c), (x / length, y / length, z / length, w / length))
 
 
-def compose(first: EgoPose, second: EgoPose) -> EgoPose:
-    """Return the pose `second`, which is in the axes of `first`, in the axes that `first` is in."""
-    (ax, ay, az, aw), (bx, by, bz, bw) = first.orientation, second.orientation
-    x, y, z = (a + b for a, b in zip(first.position, _turn(first.orientation, second.position), strict=True))
-    turn = (
+def multiply(first: Quaternion, second: Quaternion) -> Quaternion:
+    """Return the rotation `second`, then `first`."""
+    (ax, ay, az, aw), (bx, by, bz, bw) = first, second
+    return (
         aw * bx + ax * bw + ay * bz - az * by,
         aw * by - ax * bz + ay * bw + az * bx,
         aw * bz + ax * by - ay * bx + az * bw,
         aw * bw - ax * bx - ay * by - az * bz,
     )
-    return EgoPose((x, y, z), turn)
+
+
+def compose(first: EgoPose, second: EgoPose) -> EgoPose:
+    """Return the pose `second`, which is in the axes of `first`, in the axes that `first` is in."""
+    x, y, z = (a + b for a, b in zip(first.position, _turn(first.orientation, second.position), strict=True))
+    return EgoPose((x, y, z), multiply(first.orientation, second.orientation))
 
 
 def invert(pose: EgoPose) -> EgoPose:

@@ -460,47 +460,40 @@ class CompressedPictures:
 
     def __init__(self, options: PictureOptions) -> None:
         self._options = options
-        self._source: StillPictures | VideoPictures | None = None
-        self._depends = False
+        self._source: StillPictures | VideoPictures = StillPictures(options)
+        self._depends: bool | None = None
 
     @property
     def note(self) -> str:
-        return self._source.note if self._source is not None else ""
+        return self._source.note
 
     def judge(self, unit: AccessUnit) -> MessageError | None:
         message = unit.content
         if not isinstance(message, MessageError):
-            if self._source is None:
+            if self._depends is None:
                 self._depends = message.depends
-                self._source = (VideoPictures if self._depends else StillPictures)(self._options)
+                self._source = VideoPictures(self._options) if self._depends else self._source
             elif message.depends != self._depends:
                 expected = "video" if self._depends else "still pictures"
                 unit.content = MessageError(UNDECODABLE, f"{message.form} in a stream of {expected}")
-        if self._source is not None:
-            return self._source.judge(unit)
-        return unit.content if isinstance(unit.content, MessageError) else None
+        elif self._depends is None:  # it may become video, of which such a unit is no keyframe
+            return message
+        return self._source.judge(unit)
 
     def add(self, unit: AccessUnit) -> None:
-        if self._source is not None:
-            self._source.add(unit)
+        self._source.add(unit)
 
     def mark_gap(self) -> None:
-        if self._source is not None:
-            self._source.mark_gap()
+        self._source.mark_gap()
 
     def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
-        if self._source is not None:
-            return self._source.take(unit, last=last)
-        return unit.content if isinstance(unit.content, MessageError) else None
+        return self._source.take(unit, last=last)
 
     def skip(self, unit: AccessUnit) -> MessageError | None:
-        if self._source is not None:
-            return self._source.skip(unit)
-        return unit.content if isinstance(unit.content, MessageError) else None
+        return self._source.skip(unit)
 
     def close(self) -> None:
-        if self._source is not None:
-            self._source.close()
+        self._source.close()
 
 
 def join_pictures(tiles: list[Any]) -> Any:

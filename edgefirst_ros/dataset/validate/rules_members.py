@@ -8,14 +8,12 @@ The pixels of camera pictures are not decoded. Source: EdgeFirst Dataset Format,
 from __future__ import annotations
 
 import json
-import math
 import struct
 import unicodedata
 import warnings
 import zipfile
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Any
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset.names import parse_member
@@ -39,7 +37,7 @@ from edgefirst_ros.dataset.validate.report import Subject, View, member_rule, pl
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.companions import decode
-from edgefirst_ros.sensors.cube import ORDER, RANGE, SEQUENCE
+from edgefirst_ros.sensors.cube import description_fault
 from edgefirst_ros.sensors.exif import read_exif
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.png import check_png, png_chunks
@@ -253,7 +251,8 @@ def cube_description(view: View) -> Iterator[str]:
         return
     try:
         view.notes["description"] = stated = {key: json.loads(value) for key, value in texts.items()}
-        fault = _cube_fault(stated, *view.notes["size"])
+        width, height = view.notes["size"]
+        fault = description_fault(stated, height, width * height)
     except (ValueError, RecursionError) as error:
         fault = f"is no JSON: {error}"
     if fault:
@@ -301,28 +300,6 @@ def _by(size: tuple[int, ...]) -> str:
 def _near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
     turned = abs(found[1] - wanted[1]) % 360
     return abs(found[0] - wanted[0]) <= POSITION and min(turned, 360 - turned) <= POSITION
-
-
-def _cube_fault(stated: dict[str, Any], width: int, height: int) -> str:
-    """Why a description does not fit a picture; empty when it does."""
-    missing = {"layout", "shape", "scales", "is_complex", "timestamp"} - set(stated)
-    if missing:
-        return f"lacks {', '.join(sorted(missing))}"
-    layout, shape, scales = stated["layout"], stated["shape"], stated["scales"]
-    numbers = isinstance(layout, list) and isinstance(shape, list) and isinstance(scales, list)
-    if not numbers or not all(type(n) is int and n > 0 for n in (*layout, *shape)) or len(layout) != len(shape):
-        return f"has layout {layout} and shape {shape}"
-    if not set(layout) <= set(ORDER) or len(set(layout)) != len(layout):
-        return f"has layout {layout}"
-    if type(stated["is_complex"]) is not bool or type(stated["timestamp"]) is not int:
-        return f"has is_complex {stated['is_complex']!r} and timestamp {stated['timestamp']!r}"
-    if stated["is_complex"] and shape[-1] % 2:
-        return f"has shape {shape}, the last dimension of a complex cube is even"
-    cells = dict(zip(layout, [*shape[:-1], shape[-1] // 2 if stated["is_complex"] else shape[-1]], strict=True))
-    lines = cells.get(SEQUENCE, 1) * cells.get(RANGE, 1)
-    if lines != height or math.prod(shape) != width * height:
-        return f"gives {math.prod(shape)} values on {lines} lines, the picture is {width} x {height}"
-    return ""
 
 
 FIRST_DOS, LAST_DOS = 315532800, 4354819198  # 1980-01-01 00:00:00, 2107-12-31 23:59:58
