@@ -151,7 +151,13 @@ def migrate(
     if box3d_axes is not None and "box3d" in written and metadata:
         metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}
     tally.freeze()
-    rows = _write(target, change, form, written, found, metadata, to, overwrite=overwrite)
+    with Replacement(target, suffix=".partial", action="write") as replacement:
+        with replacement.writing() as file:
+            try:
+                rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
+            except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+                raise DatasetError(f"{target}: cannot be written: {error}") from error
+        replacement.put_in_place(overwrite=overwrite)
     return Migration(
         Path(source), target, annotations.version, to, rows, dict(tally.changed), dict(tally.lost), list(tally.notes)
     )
@@ -268,28 +274,6 @@ def _metadata(
         annotations.tally.lose("metadata samples: JSON has its samples there", 1)
     rank = {key.name: number for number, key in enumerate(schema.METADATA)}
     return dict(sorted(found.items(), key=lambda item: rank.get(item[0], len(rank))))
-
-
-def _write(
-    target: Path,
-    change: Change,
-    form: str,
-    written: dict[str, Column],
-    found: ColumnCounts,
-    metadata: dict[str, str],
-    to: str,
-    *,
-    overwrite: bool,
-) -> int:
-    """Write under a partial name, which becomes the final one when all is on the disk; returns the rows."""
-    with Replacement(target, suffix=".partial", action="write") as replacement:
-        with replacement.writing() as file:
-            try:
-                rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
-            except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-                raise DatasetError(f"{target}: cannot be written: {error}") from error
-        replacement.put_in_place(overwrite=overwrite)
-    return rows
 
 
 CROWD = "2026.10"

@@ -93,17 +93,6 @@ class WriterState(enum.Enum):
     """Its files stay as they are, for `recover` or a writer that continues."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """Arguments of `DatasetWriter`."""
-
-    schema: str
-    overwrite: bool
-    fsync: bool
-    describe: Describe
-    group_rule: GroupRule | None
-
-
 class _Earlier:
     """Committed samples of an unfinished dataset that a writer continues: each must be written again identically."""
 
@@ -193,7 +182,9 @@ class DatasetWriter:
         self.samples = 0
         self.committed = 0
         """Samples that survive the end of the process, and with `fsync` a power cut."""
-        self._options = _Options(schema, overwrite, fsync, describe or dict, group_rule)
+        self._schema, self._overwrite, self._fsync = schema, overwrite, fsync
+        self._describe: Describe = describe or dict
+        self._group_rule = group_rule
         self._pace = CommitPace(flush_interval)
         self._earlier: _Earlier | None = None
         self._companions = list(companions)
@@ -205,7 +196,7 @@ class DatasetWriter:
 
     def _begin(self) -> None:
         paths = self.paths
-        self._members, self._lock = create_members(paths, overwrite=self._options.overwrite)
+        self._members, self._lock = create_members(paths, overwrite=self._overwrite)
         with ExitStack() as failing:
             self._give_back_with(failing)
             failing.callback(remove_if_possible, paths)
@@ -234,7 +225,7 @@ class DatasetWriter:
             self._log = RowLog(paths.row_log, self._companions, point if point.end else None)
             failing.callback(self._log.close)
             self._earlier = _Earlier(paths, journals, point.samples)
-            self._commit(self._members.flush(self._options.fsync))
+            self._commit(self._members.flush(self._fsync))
             failing.pop_all()
         self.committed = point.samples
 
@@ -302,15 +293,14 @@ class DatasetWriter:
         if self.samples <= self.committed:
             return
         with self._pace.commit():
-            self._commit(self._members.flush(self._options.fsync))
+            self._commit(self._members.flush(self._fsync))
             self.committed = self.samples
 
     def _commit(self, size: int) -> None:
         """Record a commit, the container being `size` bytes long."""
-        options = self._options
-        own = {"schema_version": options.schema, "box3d_axes": schemas.BOX3D_AXES}
-        grouping = {} if options.group_rule is None else {GROUPING: options.group_rule.plain}
-        self._log.commit(size, {**options.describe(), **own, **grouping}, sync=options.fsync)
+        own = {"schema_version": self._schema, "box3d_axes": schemas.BOX3D_AXES}
+        grouping = {} if self._group_rule is None else {GROUPING: self._group_rule.plain}
+        self._log.commit(size, {**self._describe(), **own, **grouping}, sync=self._fsync)
         rows = self._log.bytes
         spilled = rows if rows > IN_MEMORY else 0
         self._reserve.hold(rows + rows // 4 + spilled + self._members.closing_bytes)
@@ -343,10 +333,14 @@ class DatasetWriter:
         try:
             self._members.flush(sync=False)  # is it still there?
             self._reserve.release()
-            self._seal(frames_metadata, labels, category_metadata, box3d_frame)
+            frames, annotations = self._log.read()
+            rows = with_groups(self._group_rule, frames.batches, annotations.batches)
+            stated = {"box3d_frame": box3d_frame}
+            seal_annotations(rows, paths.arrow_partial, self._schema, labels, category_metadata, stated)
+            seal_frames(frames.batches, paths.frames_partial, schemas.frames_columns(self._companions), frames_metadata)
             self._members.close()
             if self._earlier is None:
-                refuse_existing(paths, overwrite=self._options.overwrite)
+                refuse_existing(paths, overwrite=self._overwrite)
             place(paths)
         except StorageError as error:
             raise StorageError(
@@ -354,22 +348,6 @@ class DatasetWriter:
             ) from error
         self._release(WriterState.FINISHED)
         return paths
-
-    def _seal(
-        self,
-        frames_metadata: Mapping[str, object],
-        labels: Sequence[str] | None,
-        category_metadata: Mapping[str, object] | None,
-        box3d_frame: str | None,
-    ) -> None:
-        """Write both tables under their partial names."""
-        paths, options = self.paths, self._options
-        frames, annotations = self._log.read()
-        rows = with_groups(options.group_rule, frames.batches, annotations.batches)
-        stated = {"box3d_frame": box3d_frame}
-        seal_annotations(rows, paths.arrow_partial, options.schema, labels, category_metadata, stated)
-        columns = schemas.frames_columns(self._companions)
-        seal_frames(frames.batches, paths.frames_partial, columns, frames_metadata)
 
     def abort(self) -> None:
         """Remove everything that was written, unless the writer has ended. Raises StorageError."""

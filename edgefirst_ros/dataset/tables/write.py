@@ -302,7 +302,17 @@ def write_rows(
     equal bytes.
     """
     target = schema.arrow_schema(dict(columns)).with_metadata(dict(metadata) or None)
-    writer = _writer(file, form, target, columns, metadata, version)
+    writer: _Writer
+    if form == ".arrow":
+        writer = pa.ipc.new_file(file, target)
+    elif form == ".parquet":
+        from pyarrow.parquet import ParquetWriter
+
+        writer = ParquetWriter(file, target, compression="zstd")
+    else:
+        from edgefirst_ros.dataset.tables.json_write import NestedWriter
+
+        writer = NestedWriter(file, columns, metadata, version)
     count = 0
     try:
         for batch in even_batches(rows(), ROWS[form]):
@@ -315,27 +325,6 @@ def write_rows(
     finally:
         writer.close()
     return count
-
-
-def _writer(
-    file: BinaryIO,
-    form: str,
-    target: pa.Schema,
-    columns: Mapping[str, Column],
-    metadata: Mapping[str, str],
-    version: str,
-) -> _Writer:
-    if form == ".arrow":
-        arrow: _Writer = pa.ipc.new_file(file, target)
-        return arrow
-    if form == ".parquet":
-        from pyarrow.parquet import ParquetWriter
-
-        parquet: _Writer = ParquetWriter(file, target, compression="zstd")
-        return parquet
-    from edgefirst_ros.dataset.tables.json_write import NestedWriter
-
-    return NestedWriter(file, columns, metadata, version)
 
 
 GROUPING = "grouping"

@@ -8,7 +8,6 @@ The pixels of camera pictures are not decoded. Source: EdgeFirst Dataset Format,
 from __future__ import annotations
 
 import json
-import struct
 import unicodedata
 import warnings
 import zipfile
@@ -40,10 +39,10 @@ from edgefirst_ros.sensors.companions import decode
 from edgefirst_ros.sensors.cube import description_fault
 from edgefirst_ros.sensors.exif import read_exif
 from edgefirst_ros.sensors.jpeg import check_jpeg
-from edgefirst_ros.sensors.png import check_png, png_chunks
+from edgefirst_ros.sensors.png import check_png, read_png
 
 POSITION = 1e-6  # degrees: EXIF has five decimals of an arc second or more
-PREFIX = b"edgefirst:"
+PREFIX = "edgefirst:"
 AXES = {"x", "y", "z"}
 
 
@@ -227,20 +226,15 @@ def cube_form(view: View) -> Iterator[str]:
     """Chunks, their CRC and the header; the values themselves are not decoded."""
     if streams.form_of(view.kind) != "cube" or not view.data:
         return
-    texts: dict[str, str] = {}
     try:
-        for kind, body in png_chunks(view.data):
-            if kind == b"IHDR":
-                width, height, depth, colour = struct.unpack_from(">IIBB", body)
-            elif kind == b"tEXt" and body[: len(PREFIX)] == PREFIX:
-                keyword, _, value = bytes(body[len(PREFIX) :]).partition(b"\0")
-                texts[keyword.decode("latin-1")] = value.decode("latin-1")
-    except (EdgeFirstError, ValueError, struct.error) as error:
+        found = read_png(view.data)
+    except EdgeFirstError as error:
         yield str(error)
         return
-    if (depth, colour) != (16, 0):
-        yield f"has {depth} bits and colour type {colour}, expected 16 bits grayscale (0)"
-    view.notes |= {"size": (width, height), "texts": texts}
+    if (found.bits, found.colour) != (16, 0):
+        yield f"has {found.bits} bits and colour type {found.colour}, expected 16 bits grayscale (0)"
+    texts = {key.removeprefix(PREFIX): value for key, value in found.texts.items() if key.startswith(PREFIX)}
+    view.notes |= {"size": (found.width, found.height), "texts": texts}
 
 
 @member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture")
