@@ -62,14 +62,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def listed(names: Iterable[object], most: int) -> str:
+    """Return names as one text, `a, b`; of those after the first `most` only the number."""
+    every = list(map(str, names))
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+
+
 def nearest_first(name: str, known: Iterable[str]) -> str:
     """Return known names as one text, those most like `name` first; `none` without any."""
     from difflib import SequenceMatcher
 
     folded = name.casefold()
     near = sorted(known, key=lambda one: (-SequenceMatcher(None, folded, one.casefold()).ratio(), one))
-    more = f" and {len(near) - LISTED} more" if len(near) > LISTED else ""
-    return (", ".join(one[:LONGEST] for one in near[:LISTED]) or "none") + more
+    return listed([one[:LONGEST] for one in near], LISTED) or "none"
 
 
 class UsageError(EdgeFirstError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, print_groups, texts_of
-from edgefirst_ros.cli.output import finish, one_line, progress, repeated, say, show_path, table
+from edgefirst_ros.cli.output import finish, progress, repeated, say, say_notes, show_path, table
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted, need
 
 if TYPE_CHECKING:
@@ -176,8 +176,7 @@ def print_outcome(outcome: Outcome) -> None:
 
     if outcome.refused is not None:
         say(f"{counted(outcome.samples, 'sample')} in {show_path(outcome.paths.members_partial)}, unfinished")
-        for note in outcome.notes:
-            say(one_line(f"note: {note}"))
+        say_notes(outcome.notes)
         return
     summary = outcome.summarize()
     by_sensor = summary.whole.sensors
@@ -211,7 +210,6 @@ def print_outcome(outcome: Outcome) -> None:
             say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
         steps = ", ".join(f"{step} {value:.1f} s" for step, value in outcome.steps.items())
         say(steps)
-    for note in outcome.notes:
-        say(one_line(f"note: {note}"))
+    say_notes(outcome.notes)
     if outcome.loss and outcome.refused is None:
         say("finished with loss: see the notes and the column `not used` above")

@@ -23,6 +23,7 @@ from edgefirst_ros.cli.output import (
     one_line,
     progress,
     say,
+    say_notes,
     show_path,
     size_of,
     table,
@@ -291,8 +292,7 @@ def merge(
         say(f"{counted(merged.samples, 'sample')} of {counted(len(merged.sequences), 'dataset')} in {container}")
         if merged.groups is not None:
             print_groups(merged.groups)
-        for note in merged.notes:
-            say(f"note: {note}")
+        say_notes(merged.notes)
     if code:
         say("finished with loss: see the notes above")
     raise typer.Exit(code)

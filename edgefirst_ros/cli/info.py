@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET_LIMITS, texts_of
-from edgefirst_ros.cli.output import explained, is_recording, one_line, progress, repeated, say, table
-from edgefirst_ros.errors import EdgeFirstError, UsageError, counted
+from edgefirst_ros.cli.output import explained, is_recording, one_line, progress, repeated, say, say_notes, table
+from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, listed
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
@@ -161,7 +161,6 @@ def print_dataset(path: Path, limits: Limits | None = None) -> None:
     say(f"annotation columns: {', '.join(dataset.annotation_columns)}")
 
 
-SECOND = 1_000_000_000
 MOST_LABELS = 80
 """Labels that are listed."""
 
@@ -308,7 +307,8 @@ def print_recording(facts: dict[str, Any]) -> None:
         options = " ".join(f"--reference-topic {camera['topic']}" for camera in facts["cameras"])
         say(f"several cameras: convert with {options} for a sequence of each, or with one of them")
     if facts.get("labels"):
-        say(f"the model knows {counted(len(facts['labels']), 'label')}: {_listed(facts['labels'])}")
+        labels = one_line(listed(facts["labels"], MOST_LABELS))
+        say(f"the model knows {counted(len(facts['labels']), 'label')}: {labels}")
     if "reference" in facts:
         say(
             f"samples would be made of {facts['reference']}; time base {facts['time_base']['base']}, "
@@ -316,8 +316,7 @@ def print_recording(facts: dict[str, Any]) -> None:
         )
         for topic, what in facts["time_base"]["topics"].items():
             say(f"note: {topic}: {what}")
-        for note in facts["notes"]:
-            say(f"note: {note}")
+        say_notes(facts["notes"])
         for of in facts["unused_topics"]:
             from edgefirst_ros.sources.topics import option_of
 
@@ -353,8 +352,3 @@ def print_time(check: dict[str, Any]) -> None:
         say(f"lines for a rig, if the stamps of {reference} are right (not applied):")
         for key, value in offsets.items():
             say(f"  {key}: {{offset: {value}}}")
-
-
-def _listed(labels: list[str]) -> str:
-    more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
-    return one_line(", ".join(labels[:MOST_LABELS])) + more

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, finish, progress, say
-from edgefirst_ros.errors import counted
+from edgefirst_ros.cli.output import explained, finish, progress, say, say_notes
+from edgefirst_ros.errors import counted, listed
 
 if TYPE_CHECKING:
     from edgefirst_ros.export.labels.labelling import Labelled
@@ -78,12 +78,10 @@ def _print(done: Labelled) -> None:
     if done.empty:
         say(f"without labels: {counted(done.empty, 'picture')}" + (", unchanged" if done.skip_empty else ""))
     if done.unmatched:
-        more = f" and {len(done.unmatched) - SHOWN} more" if len(done.unmatched) > SHOWN else ""
-        names = ", ".join(repr(name[:80]) for name in done.unmatched[:SHOWN])
-        say(f"no sample: {counted(len(done.unmatched), 'picture')} of the labels: {names}{more}")
+        names = listed((repr(name[:80]) for name in done.unmatched), SHOWN)
+        say(f"no sample: {counted(len(done.unmatched), 'picture')} of the labels: {names}")
     for reason, number in done.lost.items():
         say(f"lost: {reason}: {number}")
     for key, number in done.keys.items():
         say(f"lost: key {key}, which has no place: {number}")
-    for note in done.notes:
-        say(f"note: {note}")
+    say_notes(done.notes)

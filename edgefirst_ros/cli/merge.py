@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_GROUPING, limits_of, print_groups, rule_of
-from edgefirst_ros.cli.output import explained, finish, progress, say, show_path
+from edgefirst_ros.cli.output import explained, finish, progress, say, say_notes, show_path
 from edgefirst_ros.errors import UsageError, counted
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def _print(merged: Merged) -> None:
     if merged.groups is not None:
         say("")
         print_groups(merged.groups)
-    for note in merged.notes:
-        say(f"note: {note}")
+    say_notes(merged.notes)
     if merged.loss:
         say("finished with loss: see the notes above")
 
@@ -107,5 +106,4 @@ def _print_split(done: Regrouped) -> None:
     say(f"groups written to {counted(len(done.tables), 'table')}: {', '.join(map(show_path, done.tables))}")
     say("")
     print_groups(done.counts)
-    for note in done.counts.notes:
-        say(f"note: {note}")
+    say_notes(done.counts.notes)

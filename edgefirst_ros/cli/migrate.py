@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import finish, say
+from edgefirst_ros.cli.output import finish, say, say_notes
 from edgefirst_ros.errors import DatasetError, UsageError, counted
 
 if TYPE_CHECKING:
@@ -97,5 +97,4 @@ def _print(report: Migration) -> None:
     for what, values in (("changed", report.changed), ("lost", report.lost)):
         for reason, number in values.items():
             say(f"{what}: {number} x {reason}")
-    for note in report.notes:
-        say(f"note: {note}")
+    say_notes(report.notes)

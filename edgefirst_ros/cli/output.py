@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import typer
 
 from edgefirst_ros.counts import UNITS
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, listed, printable
 
 
 def one_line(text: str) -> str:
@@ -41,6 +41,12 @@ def say(text: str) -> None:
         with open(os.devnull, "wb") as nowhere:  # for what is buffered
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Print notes, a line each."""
+    for note in notes:
+        say(one_line(f"note: {note}"))
 
 
 class Result(Protocol):
@@ -203,11 +209,8 @@ def instead(path: Path) -> str:
     """Return in words what a path is that is not a dataset, and what to do; empty if nothing can be said."""
     if is_recording(path):
         return f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
-    found = _datasets(path)
-    if not found:
-        return ""
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return f"{path} is a folder with datasets in it; give one of them: {', '.join(map(str, found[:MOST]))}{more}"
+    found = listed(_datasets(path), MOST)
+    return f"{path} is a folder with datasets in it; give one of them: {found}" if found else ""
 
 
 def is_recording(path: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, finish, say, show_path, table
+from edgefirst_ros.cli.output import explained, finish, say, say_notes, show_path, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.recovery.recover import Recovery
@@ -44,8 +44,7 @@ def recover(
 def _print(report: Recovery) -> None:
     if report.complete:
         say(f"{show_path(report.paths.container)} is complete")
-        for note in report.notes:
-            say(f"note: {note}")
+        say_notes(report.notes)
         return
     say(f"{show_path(report.paths.container)}{' (dry run: no file changes)' if report.dry_run else ''}")
     rows = [
@@ -63,5 +62,4 @@ def _print(report: Recovery) -> None:
         say(f"lost: {lost.name or 'no member'} at byte {lost.start}: {lost.why}")
     if report.lost_stretches > len(report.lost):
         say(f"lost: {report.lost_stretches - len(report.lost)} more places")
-    for note in report.notes:
-        say(f"note: {note}")
+    say_notes(report.notes)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.output import one_line, progress, say
-from edgefirst_ros.errors import MessageError, RecordingError, UsageError, counted
+from edgefirst_ros.errors import MessageError, RecordingError, UsageError, counted, listed
 
 if TYPE_CHECKING:
     from edgefirst_ros.messages import Message
@@ -350,14 +350,11 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Any = lambda what, d
     for given in recordings:
         draft.read(given, report)
     draft.conclude()
-    named = ", ".join(one.label for one in recordings[:3])
-    more = f" and {len(recordings) - 3} more" if len(recordings) > 3 else ""
+    named = listed((one.label for one in recordings), 3)
     if not draft.lines:
-        raise RecordingError(
-            f"{named}{more}: no topic has a type that a dataset uses; edgefirst-ros info lists the topics"
-        )
+        raise RecordingError(f"{named}: no topic has a type that a dataset uses; edgefirst-ros info lists the topics")
     text = [
-        f"# Drafted by `edgefirst-ros rig` from {one_line(named)}{more}.",
+        f"# Drafted by `edgefirst-ros rig` from {one_line(named)}.",
         "# Rates, frame_ids and types are those of the recording. Check the guesses, then convert with --config.",
     ]
     if all(line.key != "camera" for line in draft.lines):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from edgefirst_ros.cli.output import explained, instead, say
 from edgefirst_ros.errors import printable
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.validate.fix import Repairs
+    pass
 
 
 def validate(
@@ -48,34 +48,17 @@ def validate(
             report = run(path, strict=strict, limits=limits)
             good = good and report.ok
             if as_json:
-                found.append(_with_fix(report.to_json(), done))
+                found.append(report.plain() | ({} if done is None else {"fix": done.plain()}))
                 continue
             if len(paths) > 1:
                 say(f"{path.name}:")
-            _print(done)
+            if done is not None:
+                for (rule, what), number in sorted(done.changed.items()):
+                    say(f"{rule} fixed: {number} x {what}")
+                say(f"the table as it was: {done.kept}" if done.kept else "nothing to fix")
             say(report.to_text())
             if not report.ok and (hint := instead(path)):
                 print(printable(hint), file=sys.stderr)
     if as_json:
-        say(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+        say(json.dumps(found[0] if len(found) == 1 else found, indent=2))
     raise typer.Exit(0 if good else 1)
-
-
-def _with_fix(report: str, done: Repairs | None) -> str:
-    if done is None:
-        return report
-    changes = [{"rule": rule, "what": what, "number": number} for (rule, what), number in _listed(done)]
-    said = {"kept": str(done.kept) if done.kept else None, "changed": changes}
-    return json.dumps(json.loads(report) | {"fix": said}, indent=2)
-
-
-def _print(done: Repairs | None) -> None:
-    if done is None:
-        return
-    for (rule, what), number in _listed(done):
-        say(f"{rule} fixed: {number} x {what}")
-    say(f"the table as it was: {done.kept}" if done.kept else "nothing to fix")
-
-
-def _listed(done: Repairs) -> list[tuple[tuple[str, str], Any]]:
-    return sorted(done.changed.items())

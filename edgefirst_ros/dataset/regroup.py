@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.write import Batches
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, UsageError, listed
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 KEY = ["name", "frame"]
@@ -143,10 +143,8 @@ class GroupCounts:
             for what in ("sensor", "label"):
                 lacking = [kind.name for kind in self.kinds if kind.what == what and not tally.get(kind, 0)]
                 if lacking:
-                    more = f" and {len(lacking) - LISTED} more" if len(lacking) > LISTED else ""
-                    plural = "s" if len(lacking) > 1 else ""
-                    listed = ", ".join(lacking[:LISTED])
-                    notes.append(f"group {group} lacks the {what}{plural} {listed}{more}, which another group has")
+                    names = f"{what}{'s' if len(lacking) > 1 else ''} {listed(lacking, LISTED)}"
+                    notes.append(f"group {group} lacks the {names}, which another group has")
         return [*notes, self.missed] if self.missed is not None else notes
 
     @property

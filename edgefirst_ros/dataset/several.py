@@ -18,7 +18,7 @@ from edgefirst_ros.dataset.opening import SUFFIXES
 from edgefirst_ros.dataset.query import Samples, check_known
 from edgefirst_ros.dataset.reader import Dataset, Named
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.errors import DatasetError, counted
+from edgefirst_ros.errors import DatasetError, counted, listed
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -106,9 +106,7 @@ class Datasets(Dataset):
     @property
     def title(self) -> str:
         """The datasets in messages."""
-        named = ", ".join(map(str, self._places[:MOST_NAMED]))
-        more = len(self._places) - MOST_NAMED
-        return f"{named} and {more} more" if more > 0 else named
+        return listed(self._places, MOST_NAMED)
 
     @cached_property
     def _keys(self) -> list[PartKey]:  # type: ignore[override]

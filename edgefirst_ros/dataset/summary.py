@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edgefirst_ros.counts import LOSS, Counts
 from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES, of_sequence
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
-from edgefirst_ros.errors import DatasetError, counted
+from edgefirst_ros.errors import DatasetError, counted, listed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -372,6 +372,5 @@ def _whole(
 def lacking(key: str, sensor: str, without: Sequence[str], number: int) -> Iterator[Check]:
     """Yield the check that names those of `number` sequences that do not have a sensor altogether: it is green."""
     if without:
-        more = f" and {len(without) - NAMED} more" if len(without) > NAMED else ""
-        found = f"in {number - len(without)} of {number} sequences; not in {', '.join(without[:NAMED])}{more}"
+        found = f"in {number - len(without)} of {number} sequences; not in {listed(without, NAMED)}"
         yield Check(key, Level.GREEN, found, sensor)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
-from edgefirst_ros.errors import MessageError
+from edgefirst_ros.errors import MessageError, listed
 from edgefirst_ros.messages import Cubes
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
 from edgefirst_ros.sensors.transforms import BASE, Floats, Place, move_boxes, pose, rotation
@@ -87,8 +87,7 @@ def unknown_labels(labels: Sequence[str], label_map: Mapping[str, str]) -> str:
     if not unknown:
         return ""
     near = sorted(labels, key=lambda label: -SequenceMatcher(None, unknown[0], label).ratio())
-    more = f" and {len(near) - MOST_LISTED} more" if len(near) > MOST_LISTED else ""
-    return f"label_map: the model has no label {unknown[0]!r}; it has {', '.join(near[:MOST_LISTED])}{more}"
+    return f"label_map: the model has no label {unknown[0]!r}; it has {listed(near, MOST_LISTED)}"
 
 
 def rows_of_model(

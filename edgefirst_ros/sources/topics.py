@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
-from edgefirst_ros.errors import RecordingError, UsageError, nearest_first
+from edgefirst_ros.errors import RecordingError, UsageError, listed, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL
 
@@ -253,9 +253,8 @@ class _Finder:
         bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
         own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
         if bare and len(found) > 1 and (own or bare)[0] == bare[0]:
-            others = [topic for topic in found if topic != bare[0]]
-            more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
-            note = f"{name}: {bare[0]} is used, which names no host; not {', '.join(others[:FEW])}{more}"
+            others = listed((topic for topic in found if topic != bare[0]), FEW)
+            note = f"{name}: {bare[0]} is used, which names no host; not {others}"
             self.preferred += [] if note in self.preferred else [note]
         return own or bare[:1] or found
 

@@ -70,7 +70,6 @@ _CAUSES = (
 )
 _FINAL = "following redirect", "Content-Length Header missing", "NotPartial", "BadScheme"
 """Parts of errors that no further attempt changes."""
-"""Part of a library's error -> explanation."""
 _SECRET = re.compile(r"SECRET|TOKEN|PASSWORD|KEY|SAS|CREDENTIAL|SIGNATURE", re.IGNORECASE)
 _NO_CREDENTIALS = "169.254.169.254", "metadata.google.internal", "Account must be specified"
 """Parts of an error that mean missing credentials."""
@@ -203,7 +202,7 @@ class BucketStore:
         while at < end:
             options: dict[str, Any] = {"range": (at, end)}
             if etag is not None:
-                options["if_match"] = _quoted(etag)
+                options["if_match"] = f'"{etag}"'
             try:
                 blocks = patience.run(lambda options=options: self._answer(key, options, etag))  # type: ignore[misc]
                 while block := patience.run(lambda blocks=blocks: next(blocks, b"")):  # type: ignore[misc]
@@ -321,10 +320,6 @@ def _object(meta: Any) -> StoredObject:
 
 def _plain(etag: str | None) -> str:
     return (etag or "").strip('"')
-
-
-def _quoted(etag: str) -> str:
-    return f'"{etag}"'
 
 
 def _md5_of_parts(path: Path, part: int, size: int) -> str:

@@ -68,8 +68,8 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
             found += locate(list(read_list(text)))
             continue
         place = Location.of(text)
-        if _GLOB.search(place.key) and not (place.local and os.path.lexists(place.path)):
-            found += _matching(text, place)
+        if not (place.local and os.path.lexists(place.path)) and (split := split_glob(place)) is not None:
+            found += _inside(text, open_store(place), *split)
         elif not place.local:
             found += _stored(text, place)
         elif os.path.isdir(place.path / STATES):
@@ -234,16 +234,10 @@ def _translated(match: re.Match[str]) -> str:
     return {"*": "[^/]*", "?": "[^/]"}.get(match[0], re.escape(match[0]))
 
 
-def _matching(text: str, place: Location) -> list[Place]:
-    split = split_glob(place)
-    assert split is not None  # noqa: S101
-    return _inside(text, open_store(place), split[0], split[1])
-
-
 def _stored(text: str, place: Location) -> list[Place]:
     """Return an object with what belongs to it, or all below a prefix."""
     store, name = open_store(place), place.name
-    endings = (CONTAINER, ".frames.arrow", ".arrow", ".parquet", ".json")
+    endings = sorted((CONTAINER, *TABLES), key=len, reverse=True)  # .frames.arrow before .arrow
     stem = name.removesuffix(next((end for end in endings if name.endswith(end)), ""))
     container = place.parent / f"{stem}{CONTAINER}"
     if name and not name.endswith(RECORDINGS) and store.stat(container.key) is not None:
@@ -281,7 +275,13 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
     for folder, listed in bags.items():
         listed += [one for one in store.objects(folder) if one.key.endswith(RECORDINGS)]
     alone = [one for one in files if not any(one.key.startswith(f"{folder}/") for folder in bags)]
-    found = [_found(store, Location(place.root, one.key), one, beside) for one in alone]
+    found = []
+    for one in alone:
+        own = Location(place.root, one.key)
+        if not place.local and own.name.endswith(CONTAINER):
+            found.append(_dataset(store, own, beside))
+        else:
+            found.append(Place(str(own), own.path) if place.local else Place(str(own), Path(own.name), (one,)))
     for folder, listed in bags.items():
         bag = Location(place.root, folder)
         found.append(Place(str(bag), bag.path) if bag.local else Place(str(bag), Path(bag.name), tuple(listed)))
@@ -291,16 +291,6 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
             f"({', '.join(f'*{suffix}' for suffix in RECORDINGS)})"
         )
     return sorted(found, key=lambda one: one.uri)
-
-
-def _found(store: Store, place: Location, one: StoredObject, beside: Mapping[str, StoredObject]) -> Place:
-    if place.local:
-        return Place(str(place), place.path)
-    return (
-        _dataset(store, place, beside)
-        if place.name.endswith(CONTAINER)
-        else Place(str(place), Path(place.name), (one,))
-    )
 
 
 def _fetch(place: Place, path: Path) -> None:

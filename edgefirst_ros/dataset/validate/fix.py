@@ -45,6 +45,11 @@ class Repairs:
     kept: Path | None = None
     changed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        changes = [{"rule": rule, "what": what, "number": n} for (rule, what), n in sorted(self.changed.items())]
+        return {"kept": str(self.kept) if self.kept else None, "changed": changes}
+
 
 def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Repairs:
     """Repair the annotations of the dataset at `path` where no guess is needed; the original table stays beside.

@@ -130,34 +130,22 @@ class Report:
         rank = {known.id: number for number, known in enumerate(rules)}
         self.findings.sort(key=lambda finding: rank[finding.rule])
 
+    def plain(self) -> dict[str, Any]:
+        """Return the report ready for JSON."""
+        checks = [
+            {"check": c.key, "level": c.level.word, "place": c.place, "sequence": c.sequence, "found": c.found}
+            for c in self.drive
+        ]
+        facts = ("dataset", "ok", "strict", "errors", "warnings", "checked")
+        return {name: getattr(self, name) for name in facts} | {
+            "counts": dict(self.counts),
+            "findings": [vars(finding) for finding in self.findings],
+            "drive": {"level": worst(self.drive).word, "checks": checks},
+        }
+
     def to_json(self) -> str:
         """Return the report as a JSON object."""
-        return json.dumps(
-            {
-                "dataset": self.dataset,
-                "ok": self.ok,
-                "strict": self.strict,
-                "errors": self.errors,
-                "warnings": self.warnings,
-                "checked": self.checked,
-                "counts": dict(self.counts),
-                "findings": [vars(finding) for finding in self.findings],
-                "drive": {
-                    "level": worst(self.drive).word,
-                    "checks": [
-                        {
-                            "check": one.key,
-                            "level": one.level.word,
-                            "place": one.place,
-                            "sequence": one.sequence,
-                            "found": one.found,
-                        }
-                        for one in self.drive
-                    ],
-                },
-            },
-            indent=2,
-        )
+        return json.dumps(self.plain(), indent=2)
 
     def to_text(self, most: int = 5) -> str:
         """Return one line per finding, at most `most` of a rule, drive checks that are not green, and the outcome."""
