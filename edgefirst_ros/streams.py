@@ -153,7 +153,6 @@ ROLES: dict[str, tuple[str, ...]] = {
 }
 """Roles of topics without members, and the types they may have."""
 RIG_KEYS = (*(sensor.key for sensor in SENSORS if sensor.topics), *ROLES)
-"""Keys of a rig."""
 
 OTHERS: tuple[Topic, ...] = (
     Topic("camera/info", (CAMERA_INFO,), static=True),
@@ -170,7 +169,6 @@ OTHERS: tuple[Topic, ...] = (
     Topic("tf_static", (TRANSFORM, TF_MESSAGE), static=True),
     Topic("tf", (TRANSFORM, TF_MESSAGE)),
 )
-"""The other topics of the device."""
 # fmt: on
 
 CAMERA_TYPES = CAMERA.types

@@ -48,7 +48,6 @@ WHERE = typer.Option(
     metavar="SQL", help='Only recordings whose row in the catalogue meets a condition, such as "samples > 100".'
 )
 LISTED = 20
-"""Recordings that `status` lists."""
 
 
 def convert(

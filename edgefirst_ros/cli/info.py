@@ -162,7 +162,6 @@ def print_dataset(path: Path, limits: Limits | None = None) -> None:
 
 
 MOST_LABELS = 80
-"""Labels that are listed."""
 
 
 @dataclass(slots=True)

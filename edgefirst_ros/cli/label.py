@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from edgefirst_ros.export.labels.labelling import Labelled
 
 SHOWN = 5
-"""Names of pictures that are listed."""
 
 
 def label(

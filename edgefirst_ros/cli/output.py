@@ -190,7 +190,6 @@ def _bar() -> Iterator[Report]:
 
 MAGIC = b"\x89MCAP"
 MOST = 5
-"""Datasets of a folder that are named."""
 
 
 @contextmanager

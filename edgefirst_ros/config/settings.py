@@ -44,7 +44,6 @@ HARDLY = 2.0
 SENSORS = tuple(sensor.key for sensor in streams.SENSORS if sensor.column is not None)
 """Companion sensors that can be required and have settings of their own."""
 PARTS = tuple(sensor.key for sensor in streams.SENSORS if sensor.topics)
-"""Sensors a sample may have."""
 MODEL = "model"
 """Name of a model result, with or without boxes, in `require` and `prefer`."""
 

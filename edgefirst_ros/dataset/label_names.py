@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 MOST_NAMED = 10
-"""Conflicts that a message lists."""
 
 
 @dataclass

@@ -43,7 +43,6 @@ class Merged:
     sequences: dict[str, dict[str, str]]
     """{dataset: {sequence: its name in the merged dataset}}."""
     notes: list[str] = field(default_factory=list)
-    """Notes to the user."""
     loss: bool = False
     groups: GroupCounts | None = None
     """Counts of each group; None if samples keep their groups."""

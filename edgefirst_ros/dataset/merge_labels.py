@@ -49,7 +49,6 @@ from edgefirst_ros.sensors.png import encode_gray
 COLUMNS = frozenset(ANNOTATION_ROWS.names)
 STAMP = ANNOTATION_ROWS.get_field_index("timestamp")
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
-"""None."""
 RANDOM = 4
 """Version of the random UUIDs that a device gives its tracks: equal ones in two datasets are the same track."""
 
@@ -63,7 +62,6 @@ class MergeInput:
     """Sequence -> its name in the merged dataset."""
     version: str = schema.UNNAMED_VERSION
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """File metadata of the annotations."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Label -> its `label_index` in the merged dataset; empty if none changes."""
     indices: Mapping[int, int] = field(default_factory=dict)
@@ -80,9 +78,7 @@ class MergeInput:
     classes: Sequence[str] | None = None
     """Names of pixel values of masks of classes."""
     has_classes: bool = False
-    """True if there are such masks."""
     object_ids: frozenset[str] = frozenset()
-    """All object ids of the annotations."""
 
     def __post_init__(self) -> None:
         frames, limits = self.dataset.paths.frames, self.dataset.limits

@@ -74,7 +74,6 @@ def read_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.D
 
 
 LISTED = 10
-"""Sensors and labels that a note lists."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,6 @@ class GroupCounts:
     groups: Mapping[str, Mapping[Kind, int]]
     """{group: {kind: number}}: samples, samples with a sensor, annotations of a label."""
     without: int = 0
-    """Number of samples without a group."""
     missed: str | None = None
     """Shares that were requested and that came out, where they differ by more than 5 points."""
 
@@ -169,7 +167,6 @@ class Regrouped:
     """Outcome of a split."""
 
     tables: list[Path]
-    """Tables that were rewritten."""
     counts: GroupCounts
     """Counts of each group over all datasets."""
     exit_code: int = 0

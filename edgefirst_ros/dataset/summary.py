@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ALL = "all"
 """Name of the row that sums all sequences."""
 NAMED = 5
-"""Sequences that a check names."""
 APART = "-: read for position, attitude, labels or calibration, or not used"
 
 Table = tuple[Sequence[str], list[tuple[str, ...]]]
@@ -47,9 +46,7 @@ class Summary:
     sensors: Mapping[str, int] = field(default_factory=dict)
     """Samples with each sensor, and with position, attitude and a result of the model."""
     groups: Mapping[str, int] = field(default_factory=dict)
-    """Samples by group."""
     labels: Mapping[str, int] = field(default_factory=dict)
-    """Annotations by label."""
     counts: Mapping[str, Any] | None = None
     """{topic: {"seen", "written", "dropped": {reason: number}}}; None: unknown."""
     checks: Sequence[Check] = ()
@@ -103,7 +100,6 @@ class DatasetSummary:
     metadata: Mapping[str, Any]
     timeline: Timeline
     further: Sequence[Check] = ()
-    """Checks of the whole."""
 
     @property
     def is_several(self) -> bool:

@@ -288,7 +288,6 @@ class Threshold:
     red: float | None
     unit: str
     section: str = "verdict"
-    """Section of the report that shows it."""
 
     def level(self, value: float) -> Level:
         """Return the level of a value."""
@@ -321,7 +320,6 @@ THRESHOLDS: dict[str, Threshold] = {one.key: one for one in (
               "glaring (above 215).", 0.1, None, "share of pictures", "pictures"),
 )}
 # fmt: on
-"""Every threshold by its key."""
 GAP_PERIODS = (2.5, 5.0)
 """An amber and a red gap are also so many times as long as the usual interval."""
 DARK, GLARING = 40.0, 215.0

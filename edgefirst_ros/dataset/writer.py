@@ -99,7 +99,6 @@ class _Earlier:
     def __init__(self, paths: DatasetPaths, journals: Journals, samples: int) -> None:
         self._paths, self.samples = paths, samples
         self.of_sequence: Counter[str] = Counter()
-        """Number of committed samples."""
         for batch in journals.frames(samples):
             self.of_sequence.update(batch["name"].to_pylist())
         self._rows: Iterator[Row] = (row for batch in journals.frames(samples) for row in batch.to_pylist())
@@ -127,7 +126,6 @@ class Sample:
     members: Sequence[tuple[str, Sequence[Buffer]]] = ()
     """(kind, buffers written one after the other), e.g. ("camera.jpeg", [header, body])."""
     frame_row: Mapping[str, object] = field(default_factory=dict)
-    """Further columns of NAME.frames.arrow."""
     annotations: Sequence[Mapping[str, object]] = ()
     """One row of NAME.arrow each; none: one row without label and geometry."""
     common: Mapping[str, object] = field(default_factory=dict)

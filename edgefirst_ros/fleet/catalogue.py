@@ -18,7 +18,6 @@ from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError
 from edgefirst_ros.fleet.state import LARGEST, Layout, RecordingState
 
 AT_ONCE = 32
-"""States that are read in parallel."""
 BATCH = 10_000
 """States that are listed and read before they are packed."""
 LABEL, SENSOR = "label_", "samples_"

@@ -107,7 +107,6 @@ class FleetProgress:
     verdicts: Counter[str] = field(default_factory=Counter)
     """{verdict: number} of all given recordings, done now or before."""
     before: int = 0
-    """Recordings that were done before."""
     now: int = 0
     running: int = 0
     waiting: int = 0

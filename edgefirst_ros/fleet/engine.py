@@ -87,7 +87,6 @@ class Driver:
         self._apart = 0
         self._refused = 0
         self.running = 0
-        """Tasks under way."""
         self.stopped = False
         """True if it gave up because storage refused everything."""
 

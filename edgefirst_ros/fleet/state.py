@@ -116,7 +116,6 @@ class RecordingState(Strict):
     etag: str
     sha256: str | None = None
     settings: str
-    """Hash of the settings."""
     software: str
     verdict: Verdict
     name: str

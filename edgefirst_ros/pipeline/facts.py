@@ -86,7 +86,6 @@ class SequenceFacts:
     unused: list[dict[str, Any]] = field(default_factory=list)
     """Topics that could be used and are not: {"topic", "type", "count", "use"}."""
     scalings: defaultdict[str, Scaling] = field(default_factory=lambda: defaultdict(Scaling))
-    """Scale of the pictures by camera."""
     pose: dict[str, Any] = field(default_factory=dict)
     """Frame, topic, type and child of the poses; empty before the first one."""
     box_frames: BoxFrames = field(default_factory=BoxFrames)

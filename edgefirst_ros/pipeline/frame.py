@@ -31,7 +31,6 @@ class SensorMessage:
     stamp: int
     encoded: Future[Sequence[Any]] | None = None
     used: bool = False
-    """True if a sample uses it."""
     late: bool = False
     """True if it came after a later frame was complete."""
     mask: SensorMessage | None = None

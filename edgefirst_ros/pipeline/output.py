@@ -93,7 +93,6 @@ class SequenceOutput:
         """
         self.facts = facts
         self.bytes = 0
-        """Bytes of members so far."""
         self.newest = 0
         """Stamp of the last sample, ns."""
         self.skews: defaultdict[str, Skews] = defaultdict(Skews)

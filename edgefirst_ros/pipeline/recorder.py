@@ -35,7 +35,6 @@ class Results:
     """
 
     finished: list[str] = field(default_factory=list)
-    """Paths of the finished datasets."""
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     """Path, samples and loss of each finished dataset, ready for JSON."""
     failure: str | None = None

@@ -82,7 +82,6 @@ class Calibration:
         self._framed: set[str] = set()
         self.labels: list[str] | None = None
         self._infos: dict[tuple[str, str], _First] = {}
-        """{(topic, frame_id): CameraInfo}."""
         self._transforms: dict[tuple[str, str], _First] = {}
 
     def note_frame(self, sensor: str, content: Any) -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import Detect, DetectBox, Mask, MaskBox, Model
 
 MOST_LISTED = 20
-"""Labels that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class Context:
     size: tuple[int, int] | None
     """Width and height of its picture."""
     labels: Sequence[str] = ()
-    """Names by `label_index`."""
     classes: Sequence[str] = ()
     """Names of the model's own classes, by the values of its masks."""
     min_score: float = 0.0

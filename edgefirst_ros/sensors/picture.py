@@ -78,7 +78,6 @@ class Picture(NamedTuple):
     """A picture that can be written; any thread may encode it."""
 
     kind: str
-    """Kind of its member."""
     size: Size
     full: Size
     """Its size before it was scaled."""

@@ -83,7 +83,6 @@ class StillMessage(NamedTuple):
     """A CompressedImage or Image."""
 
     content: Any
-    """The decoded message."""
     form: str
     entry: bool = True
     closed: bool = True
@@ -533,9 +532,7 @@ class Kind(NamedTuple):
     """A type of message with pictures."""
 
     parser: Callable[[], Parser]
-    """Makes the parser of one camera."""
     source: type[PictureSource]
-    """Makes the pictures of one camera."""
 
 
 KINDS: dict[str, Kind] = {

@@ -77,13 +77,10 @@ class PngFile(NamedTuple):
     width: int
     height: int
     bits: int
-    """Bits of a sample."""
     colour: int
-    """Colour type."""
     plain: bool
     """True if it is neither interlaced nor packed or filtered by another method than the first."""
     packed: bytes
-    """Content of its IDAT chunks."""
     texts: dict[str, str]
     """Its tEXt chunks by keyword."""
 

@@ -336,7 +336,6 @@ class LiveSource(Source):
         self._late = _LateTopics()
         self._foreign = Settling()  # what belongs to a camera that may still come
         self.states: dict[str, TopicState] = {}
-        """{name in the system: state}."""
         self.unused: dict[str, str] = {}
         """{topic that could have been meant: why it is not recorded}."""
         self._expect(transport.look({}).topics)

@@ -347,7 +347,6 @@ class McapWalk:
         self.damage: list[Damage] = []
         self.size = 0
         self.position = 0
-        """Bytes done."""
         self.ended = False
         """True if the file says that its data ends there."""
         self.complete = False

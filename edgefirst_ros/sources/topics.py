@@ -106,7 +106,6 @@ class Roles:
     sensor: str | None
     """Companion sensor of the reference topic, or None (a camera, or another stream)."""
     companions: dict[str, str]
-    """Companion sensor -> topic."""
     gps: str | None = None
     imu: str | None = None
     pose: str | None = None
@@ -114,7 +113,6 @@ class Roles:
     pose_frames: tuple[str, str] | None = None
     """Fixed and moving frame of the pose, if it comes from transforms; None where the topic has poses."""
     model: str | None = None
-    """Topic of Model or Detect messages."""
     masks: str | None = None
     """Topic of masks without a header, which belong to the messages of `model`."""
     boxes3d: str | None = None
@@ -122,7 +120,6 @@ class Roles:
     statics: frozenset[str] = frozenset()
     """Topics of camera/info, model/info and tf_static."""
     infos: dict[str, Infos] = field(default_factory=dict)
-    """Topics of CameraInfo by camera."""
     notes: tuple[str, ...] = ()
     guessed: bool = False
     """True if a role was assigned by type alone, or is open as several topics could be meant."""

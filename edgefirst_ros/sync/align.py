@@ -20,9 +20,7 @@ from typing_extensions import NamedTuple
 from edgefirst_ros.sync.clock import JUMP_BACK
 
 F = TypeVar("F")
-"""Payload of a frame."""
 C = TypeVar("C")
-"""Payload of a companion message."""
 
 
 MOST_ALTERNATIVES = 8

@@ -34,7 +34,6 @@ PART = 5 << 20
 """Bytes of a part of an upload: the least that is allowed, so that slow lines come through with it."""
 MOST_PARTS = 10_000
 AT_ONCE = 4
-"""Parts of an upload on the way."""
 CONNECT = timedelta(seconds=5)
 LONGEST = timedelta(days=1)
 """The whole of one request; what counts is how long it gives nothing."""
@@ -49,7 +48,6 @@ SHARE = 3
 PAUSES = 0.2, 5.0
 """The first pause before it is asked again, and the longest, s."""
 MOST_SAID = 300
-"""Characters of what storage says."""
 _STATUS = re.compile(r"status code: (\d{3}[^:\n<]*)")
 _CODE, _MESSAGE = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
 _CAUSES = (

@@ -38,7 +38,6 @@ _ADVICE = {
     errno.ESTALE: "see whether its disk is still there",
     errno.ENOTCONN: "see whether its disk is still there",
 }
-"""Advice to the user by errno."""
 
 
 @contextmanager

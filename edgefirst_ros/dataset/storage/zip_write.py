@@ -157,7 +157,6 @@ class MemberWriter(Protocol):
     path: Path
 
     seen: MemberIndex
-    """Index of the written members."""
 
     announced: bool
     """True if the row log must have sizes and checksums of members before they are written: they have none here."""

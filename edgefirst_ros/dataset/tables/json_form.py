@@ -190,7 +190,6 @@ SAMPLE = {
     "not_exhaustive_label_indices": schema.INDICES,
     "sensors": pa.struct([("gps", _numbers("latitude", "longitude")), ("imu", _numbers(*POSE))]),
 }
-"""Keys of a sample that are read."""
 _PLAIN = [
     column
     for column in schema.WORKING.values()
@@ -204,7 +203,6 @@ ANNOTATION = {
     "box2d": _numbers(*dict.fromkeys(key for keys in KEYS.values() for key in keys)),
     "box3d": _numbers(*BOX3D),
 }
-"""Keys of an annotation that are read."""
 REPEATED = {"name", "image_name", "sequence_name", "frame_number", "group_name"}
 """Keys of the sample that annotations of the vendor's server repeat."""
 _KNOWN = frozenset(ANNOTATION)

@@ -33,7 +33,6 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 
 Row = Mapping[str, object]
 MemberSum = tuple[str, int, int]
-"""Name, bytes and CRC-32 of a member."""
 
 ANNOTATION_ROWS = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
 """Columns of annotation rows, whatever version they are sealed to; `pose` is [yaw, pitch, roll] here."""
@@ -53,9 +52,7 @@ class Checkpoint:
 
     samples: int = 0
     rows: int = 0
-    """Rows of annotations."""
     bytes: int = 0
-    """Bytes of the ZIP."""
     synced: bool = True
     """True if everything was synced to disk before the log recorded it."""
     end: int = 0

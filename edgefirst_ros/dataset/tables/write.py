@@ -276,7 +276,6 @@ def _outlines(batch: pa.RecordBatch) -> pa.Array:
 
 
 FORMS = (".arrow", ".parquet", ".json")
-"""Suffixes, which name the form."""
 ROWS = {".arrow": 1024, ".parquet": 1 << 14, ".json": 1 << 13}
 """Rows of a batch; fixed, so that equal rows give equal bytes."""
 

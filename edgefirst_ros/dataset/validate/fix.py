@@ -28,7 +28,6 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 BEFORE = ".before-fix"
-"""Suffix of the original table."""
 
 IDENTITY = ["name", "frame"]
 OF_AN_ANNOTATION = {c.name for c in (*schema.COLUMNS, *schema.FURTHER) if c.level == "annotation"} | {

@@ -177,7 +177,6 @@ def _line(text: str) -> str:
 
 KEY = ["name", "frame"]
 AT_ONCE = 1024
-"""Masks whose rows are read together."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ class UnitHeaders(NamedTuple):
     picture: SliceHeader | None
     """None where it has no picture, or its headers cannot be read."""
     damaged: bool = False
-    """True if its headers cannot be read."""
 
     @property
     def entry(self) -> bool:
@@ -175,7 +174,6 @@ class AccessUnit:
     """
 
     number: int
-    """Number of its frame."""
     content: Any = None
     """The parsed message, a MessageError if it cannot be used, or None once it is not needed any more."""
     gap: bool = False

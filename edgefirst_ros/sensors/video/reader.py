@@ -269,9 +269,7 @@ class _Gop:
     """Bytes of its pictures that are given and not taken."""
     state: _GopState = _GopState.QUEUED
     complete: bool = False
-    """No more units come."""
     error: BaseException | None = None
-    """Exception of its thread."""
 
 
 class GopReader:
