@@ -115,7 +115,6 @@ class Counts:
         return self.topics[topic]
 
     def see(self, topic: str, number: int = 1) -> None:
-        """Count messages that came."""
         with self._lock:
             self[topic].seen += number
 

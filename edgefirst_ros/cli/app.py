@@ -92,7 +92,6 @@ class Verbs(TyperGroup):
         self.commands = cast("Any", _Commands())
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of verbs."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
 

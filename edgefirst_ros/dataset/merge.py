@@ -53,7 +53,6 @@ class Merged:
         return 3 if self.loss else 0
 
     def plain(self) -> dict[str, Any]:
-        """Return the outcome, ready for JSON."""
         return {
             "dataset": str(self.paths.container),
             "annotations": str(self.paths.arrow),

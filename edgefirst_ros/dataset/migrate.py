@@ -72,11 +72,9 @@ class Migration:
 
     @property
     def exit_code(self) -> int:
-        """0: all stays; 3: something could not be."""
         return 3 if self.lost else 0
 
     def plain(self) -> dict[str, Any]:
-        """Return the outcome, ready for JSON."""
         return {
             "source": str(self.source),
             "out": str(self.out),
@@ -321,7 +319,6 @@ class Change:
         self.columns = {name: merged[name] for name in known if name not in gone}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         for batch in self._source.batches():
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for step in self._steps:

@@ -392,12 +392,10 @@ class FrameSet:
         self._pages: dict[tuple[str, int], int] = {}
 
     def add(self, sequence: str, frame: int) -> None:
-        """Add a frame."""
         page, place = divmod(frame, _PAGE)
         self._pages[sequence, page] = self._pages.get((sequence, page), 0) | 1 << place
 
     def remove(self, sequence: str, frame: int) -> None:
-        """Remove a frame that was added."""
         page, place = divmod(frame, _PAGE)
         self._pages[sequence, page] &= ~(1 << place)
 

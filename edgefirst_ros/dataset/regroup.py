@@ -172,7 +172,6 @@ class Regrouped:
     exit_code: int = 0
 
     def plain(self) -> dict[str, Any]:
-        """Return the outcome, ready for JSON."""
         facts = {"tables": list(map(str, self.tables)), "groups": self.counts.plain}
         return facts | {"without_group": self.counts.without, "notes": self.counts.notes}
 

@@ -105,7 +105,6 @@ class Datasets(Dataset):
 
     @property
     def title(self) -> str:
-        """The datasets in messages."""
         return listed(self._places, MOST_NAMED)
 
     @cached_property
@@ -153,29 +152,24 @@ class Datasets(Dataset):
 
     @property
     def frames(self) -> pl.DataFrame | None:
-        """Rows of all frames tables; None if absent."""
         found = [part.frames for part in self.parts if part.frames is not None]
         return _stacked(found) if found else None
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """File metadata that all datasets share."""
         first, *others = [part.metadata for part in self.parts]
         return {key: value for key, value in first.items() if all(one.get(key) == value for one in others)}
 
     @property
     def lacks_axes(self) -> bool:
-        """True if any of them does."""
         return any(part.lacks_axes for part in self.parts)
 
     @property
     def groups(self) -> dict[str, int]:
-        """{group: number of samples}, sorted."""
         return _summed(part.groups for part in self.parts)
 
     @property
     def labels(self) -> dict[str, int]:
-        """{label: number of annotations}, sorted."""
         return _summed(part.labels for part in self.parts)
 
     def to_polars(self) -> pl.DataFrame:
@@ -216,11 +210,9 @@ class Datasets(Dataset):
         return self._with_sequence(sequence).sample(sequence, frame)
 
     def calibration(self, sequence: str) -> SequenceCalibration:
-        """Return the calibration of a sequence."""
         return self._with_sequence(sequence).calibration(sequence)
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:
-        """Return the metadata of a sequence."""
         return self._with_sequence(sequence).sequence_facts(sequence)
 
     def _with_sequence(self, sequence: str) -> Dataset:

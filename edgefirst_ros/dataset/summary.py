@@ -58,12 +58,10 @@ class Summary:
 
     @property
     def lost(self) -> int:
-        """Number of lost messages."""
         return sum(n for one in (self.counts or {}).values() for reason, n in one["dropped"].items() if reason in LOSS)
 
     @property
     def level(self) -> Level:
-        """The worst level of its checks."""
         return worst(self.checks)
 
     @property

@@ -290,7 +290,6 @@ class Threshold:
     section: str = "verdict"
 
     def level(self, value: float) -> Level:
-        """Return the level of a value."""
         if self.red is not None and value >= self.red:
             return Level.RED
         return Level.AMBER if self.amber is not None and value >= self.amber else Level.GREEN
@@ -347,7 +346,6 @@ class Check:
 
     @property
     def threshold(self) -> Threshold:
-        """Its entry in `THRESHOLDS`."""
         return THRESHOLDS[self.key]
 
 

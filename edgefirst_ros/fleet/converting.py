@@ -159,11 +159,9 @@ class Conversion:
 
     @property
     def exit_code(self) -> int:
-        """That of the tally."""
         return self.tally.exit_code
 
     def plain(self) -> dict[str, Any]:
-        """Return the outcome, ready for JSON."""
         tally = self.tally
         return {
             "out": str(self.layout.root),

@@ -48,7 +48,6 @@ class FleetDataset:
 
     @property
     def container_bytes(self) -> int:
-        """Bytes of the container."""
         return int(self.members[-1]["bytes"])
 
 

@@ -68,7 +68,6 @@ class Scratch:
             shutil.rmtree(made, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
         os.close(self._lock)
 

@@ -122,7 +122,6 @@ class CaptureDataset:
         }
 
     def push(self, arrival: Arrival) -> None:
-        """Add the next message."""
         topic = arrival.message.topic
         self._counts.see(topic, 1 + arrival.lost + arrival.guessed)
         self._counts.drop(topic, ON_THE_WAY, arrival.lost)

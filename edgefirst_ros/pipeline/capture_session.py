@@ -117,7 +117,6 @@ class CaptureSession:
 
     @property
     def state(self) -> SessionState:
-        """State of the session."""
         match self._current:
             case _Waiting():
                 return SessionState.WAITING

@@ -189,7 +189,6 @@ class DatasetFacts:
             known = unite_models(known, mapped_labels(labels, self._settings.label_map))
 
     def end(self) -> None:
-        """End the current sequence."""
         facts = self._current
         if facts is None:
             return

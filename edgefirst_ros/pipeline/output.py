@@ -171,7 +171,6 @@ class SequenceOutput:
 
     @property
     def standstill(self) -> float:
-        """Time without progress of what waits, s."""
         return self._samples.standstill
 
     def finish(self) -> None:

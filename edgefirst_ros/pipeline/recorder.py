@@ -95,7 +95,6 @@ class Completer:
         return bool(self._completing)
 
     def complete(self, dataset: CaptureDataset) -> None:
-        """Start to complete a dataset."""
         self._completing.append(self._thread.submit(dataset.complete))
 
     def settle(self) -> None:
@@ -216,7 +215,6 @@ class Recorder:
 
     @property
     def state(self) -> RecorderState:
-        """State of the capture."""
         match self._current:
             case _Requested():
                 return RecorderState.WAITING
@@ -295,7 +293,6 @@ class Recorder:
         self._completer.settle()
 
     def close(self) -> None:
-        """Wait until every dataset is completed."""
         self._completer.close()
 
     def fail(self, error: Exception) -> None:
@@ -325,7 +322,6 @@ class Recorder:
 
     # ---- messages and time ---------------------------------------------------------------
     def arrive(self, arrival: Arrival) -> None:
-        """Add the next message."""
         message = arrival.message
         reference = message.topic == self._roles.reference
         if message.topic in self._roles.statics:
@@ -568,7 +564,6 @@ class Capture:
         }
 
     def close(self) -> None:
-        """Stop recording, and end the thread."""
         if self._thread.is_alive():
             try:
                 self.stop()

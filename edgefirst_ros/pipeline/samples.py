@@ -56,7 +56,6 @@ class Worker(Generic[T]):
                     self._error = error
 
     def put(self, item: T) -> None:
-        """Enqueue the next item."""
         if self._error is not None:
             raise self._error
         self._items.put(item)
@@ -276,7 +275,6 @@ class SampleBuilder:
 
     @property
     def standstill(self) -> float:
-        """Time without progress of what waits, s."""
         return self._pace.standstill if self._choosing.backlog else 0.0
 
     def finish(self) -> None:

@@ -95,7 +95,6 @@ class SmallPictures(PictureEncoder):
         super().__init__("png", 1)
 
     def alters(self, width: int, height: int) -> bool:
-        """Return True: none stays as it is."""
         return True
 
     def picture(self, frame: Any) -> Picture:

@@ -88,7 +88,6 @@ class Picture(NamedTuple):
     """Bytes of its file, if it is encoded already."""
 
     def encode(self) -> bytes:
-        """Return the bytes of its file."""
         return self.data or (self.encoder.encode(self.frame) if self.encoder is not None else b"")
 
 

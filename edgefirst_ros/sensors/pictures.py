@@ -106,7 +106,6 @@ class VideoMessage(NamedTuple):
 
     @property
     def tiles(self) -> tuple[VideoMessage, ...]:
-        """It is the only tile of its picture."""
         return (self,)
 
     @property
@@ -169,7 +168,6 @@ class VideoParser:
         return self.parse(content.format, content.data.view())
 
     def parse(self, form: str, data: Buffer) -> VideoMessage:
-        """Parse the next access unit of a `format`."""
         try:
             codec = codec_of(form)
         except MessageError:

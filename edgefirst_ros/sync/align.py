@@ -128,7 +128,6 @@ class Aligner(Generic[F, C]):
         self._exclusive = any(not s.reuse for s in streams.values())
 
     def add_frame(self, stamp: int, number: int, arrived: int, item: F, segment: int = 0, epoch: int = 0) -> None:
-        """Add a message of the reference topic."""
         frame: Aligned[F, C] = Aligned(stamp, number, epoch, arrived, item)
         heapq.heappush(self._waiting, (segment, stamp, number, frame))
         if self._exclusive:
@@ -216,7 +215,6 @@ class Skews:
 
     @property
     def samples(self) -> int:
-        """Number of skews added."""
         return self._bins.total()
 
     def add(self, skew: int) -> None:

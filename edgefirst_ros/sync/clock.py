@@ -34,7 +34,6 @@ class Stamps:
     nonzero: bool = False
 
     def add(self, stamp: int, log_time: int) -> None:
-        """Add the stamp of a message."""
         self.distances.append(stamp - log_time)
         if self.first is None:
             self.first = stamp
@@ -62,7 +61,6 @@ class TopicTimes:
     """Kept for the reference topic alone, whose stamps are checked for wall-clock time."""
 
     def add(self, message: Message) -> None:
-        """Add a decodable message."""
         stamp = first_stamp(message)
         if stamp is not None:
             self.header.add(stamp, message.log_time)

@@ -299,12 +299,10 @@ class Recovery:
 
     @property
     def exit_code(self) -> int:
-        """0 if complete, 3 after a loss."""
         lost = self.lost_stretches, self.rows_rebuilt, self.annotations_lost, self.rows_dropped, self.members_missing
         return 3 if any(lost) or self.kept else 0
 
     def plain(self) -> dict[str, Any]:
-        """Return the outcome, ready for JSON."""
         first = ("dry_run", "complete", "samples", "members", "lost_bytes")
         names = ("rows_rebuilt", "unstamped", "annotations_lost", "rows_dropped", "members_missing", "notes")
         facts = {"dataset": str(self.paths.container)} | {name: getattr(self, name) for name in first}

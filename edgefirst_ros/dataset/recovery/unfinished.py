@@ -198,7 +198,6 @@ class FolderMembers:
         return [(member, file.relative_to(root).as_posix(), file) for member, file in found]
 
     def remove(self, lost: list[str]) -> None:
-        """Remove files that are not whole members."""
         for name in lost:
             with reporting(self.writer.path / name, "remove"):
                 (self.writer.path / name).unlink(missing_ok=True)

@@ -121,7 +121,6 @@ class DirectoryWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close without syncing; you may close twice."""
         for fd in (self._folder, self._root):
             if fd >= 0:
                 give_back(fd)

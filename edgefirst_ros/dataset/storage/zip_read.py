@@ -266,11 +266,9 @@ class ByteStream(io.RawIOBase):
         self._source, self._at = source, 0
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -282,7 +280,6 @@ class ByteStream(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """Return the offset."""
         return self._at
 
     def readinto(self, buffer: Buffer) -> int:

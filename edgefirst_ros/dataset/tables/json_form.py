@@ -437,7 +437,6 @@ class NestedFile:
         self.schema = self._table.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         yield from self._table.to_batches(max_chunksize=1 << 16)
 
 
@@ -588,12 +587,10 @@ class NestedTable(TableFile):
         self.schema = schema.arrow_schema(self._columns)
 
     def content(self) -> bytes:
-        """Return the bytes of the file."""
         return self.path.read_bytes()
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return sum(batch.num_rows for batch in self._nested.batches())
 
     def _stored(self) -> Iterator[pa.RecordBatch]:

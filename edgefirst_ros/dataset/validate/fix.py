@@ -45,7 +45,6 @@ class Repairs:
     changed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def plain(self) -> dict[str, Any]:
-        """Return the outcome, ready for JSON."""
         changes = [{"rule": rule, "what": what, "number": n} for (rule, what), n in sorted(self.changed.items())]
         return {"kept": str(self.kept) if self.kept else None, "changed": changes}
 
@@ -170,7 +169,6 @@ class RowRepair:
         changed.update({what: number for what, number in numbers.items() if number})
 
     def schema(self, before: pa.Schema) -> pa.Schema:
-        """Return the columns that stay."""
         return pa.schema([f for f in before if f.name not in self._left_out])
 
     def apply(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:

@@ -124,7 +124,6 @@ class HeaderReader:
     """NAL unit types of slices."""
 
     def read(self, data: Buffer) -> UnitHeaders:
-        """Read the next access unit."""
         self._begin()
         sets, ahead, damaged = b"", True, False
         picture: SliceHeader | None = None

@@ -139,7 +139,6 @@ class VideoReader:
         raise ValueError(f"unit {unit.number} was not pushed, or its picture was taken already")
 
     def skip(self, unit: AccessUnit) -> None:
-        """Say that the picture of a unit is not wanted."""
         unit.wanted = False
         if unit.state is UnitState.DONE:
             self._units.pop(unit.number, None)
@@ -375,7 +374,6 @@ class GopReader:
         return self._waiting < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
 
     def skip(self, unit: AccessUnit) -> None:
-        """Say that the picture of a unit is not wanted."""
         with self._taken:
             if unit.gop is None or unit.finished:
                 return
@@ -395,7 +393,6 @@ class GopReader:
         return found
 
     def close(self) -> None:
-        """End all threads."""
         with self._given:
             self._closed = True
             for waiting in (self._given, self._pushed, self._taken):
