@@ -83,7 +83,9 @@ def test_golden_message_comes_back_byte_for_byte(file: Path) -> None:
 
 def test_every_interface_is_tested() -> None:
     ours = {path.stem for path in (HERE.parent / "interfaces").glob("*/msg/*.msg")}
-    assert ours == {*MADE, "Box"}  # Box has no message of its own in the vendor's codec; Detect and Model carry it
+    # Box has no message of its own in the vendor's codec; Detect and Model carry it. Nor has FFMPEGPacket, which a test
+    # of the capture publishes.
+    assert ours == {*MADE, "Box", "FFMPEGPacket"}
 
 
 @pytest.mark.parametrize("reliability", ["best_effort", "reliable"])
