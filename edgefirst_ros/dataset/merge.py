@@ -7,7 +7,7 @@ import io
 import json
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,6 +119,7 @@ def merge(
     metadata = merge_metadata(parts, notes)
     tables = (part.frames for part in parts if part.frames is not None)
     companions = schema.companions_of(name for table in tables for name in table.columns if name.endswith("_timestamp"))
+    known = schema.frames_columns(companions)
     version = max(part.version for part in parts)
     writer = DatasetWriter(
         out,
@@ -136,7 +137,7 @@ def merge(
         for part in parts:
             with part.opened():
                 for key in _keys(part.dataset):
-                    row = _frames_row(part, key, companions)
+                    row = _frames_row(part, key, known, companions)
                     if row is None:
                         lost += 1
                         continue
@@ -197,9 +198,8 @@ def _keys(dataset: Dataset) -> Iterator[Key]:
         yield sample.key
 
 
-def _frames_row(part: MergeInput, key: Key, companions: Sequence[str]) -> dict[str, Any] | None:
+def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: Sequence[str]) -> dict[str, Any] | None:
     """Return the frames row of a sample; None if there is none with a stamp."""
-    known = schema.frames_columns(companions)
     number = part.dataset.frame_rows.get(key)
     if part.frames is None or number is None:
         return None
@@ -266,7 +266,7 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
 def _left_over(part: MergeInput, notes: list[str]) -> int:
     """Note the rows of both tables that belong to no existing sample."""
     dataset, companions = part.dataset, list[str]()
-    kept = [key for key in _keys(dataset) if _frames_row(part, key, companions) is not None]
+    kept = [key for key in _keys(dataset) if _frames_row(part, key, ("timestamp",), companions) is not None]
     without = len(dataset) - len(kept)
     rows = pl.concat(
         [part.keys, keys_of(part.frames, dataset.paths.frames)] if part.frames is not None else [part.keys]

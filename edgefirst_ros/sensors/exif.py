@@ -105,18 +105,14 @@ def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
         DatasetError: the name is too long.
     """
     try:
-        tiff = _payload(memoryview(picture).cast("B")) or b""
-        main = _entries(tiff, 8)
-        places = {tag: int.from_bytes(value, "big") for tag, _, value in main if tag in (MAIN, GPS)}
-        main = [entry for entry in main if entry[0] not in places]
-        exif = _entries(tiff, places[MAIN])
-        gps = _entries(tiff, places[GPS]) if GPS in places else []
-        comment = next(value for tag, _, value in exif if tag == COMMENT)
-        if _join(main, exif, gps) != tiff or "sequence" not in (said := _comment(comment)):
-            return None
-    except (struct.error, LookupError, StopIteration, DatasetError, MessageError):
+        own = _own_directories(_payload(memoryview(picture).cast("B")) or b"")
+    except MessageError:
         return None
-    new = comment[:8] + json.dumps({**said, "sequence": sequence}).encode()
+    comment = {} if own is None else {tag: value for tag, _, value in own[1]}
+    said = _comment(comment.get(COMMENT))
+    if own is None or "sequence" not in said:
+        return None
+    new, (main, exif, gps) = b"ASCII\0\0\0" + json.dumps({**said, "sequence": sequence}).encode(), own
     return _join(main, [(tag, kind, new if tag == COMMENT else value) for tag, kind, value in exif], gps)
 
 
@@ -191,6 +187,9 @@ def read_exif(picture: Buffer) -> ExifFound:
         return ExifFound(None, None, None, None, None, None)
     if len(payload) > LONGEST_EXIF:
         raise MessageError(UNDECODABLE, f"EXIF of {len(payload)} bytes, expected at most {LONGEST_EXIF}")
+    own = _read_own(payload)
+    if own is not None:
+        return own
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Pillow only warns of entries that are cut or no values of their tag
@@ -284,6 +283,44 @@ def _entries(tiff: bytes, at: int) -> list[Entry]:
         size, place = count * SIZES[kind], int.from_bytes(value, "big")
         found.append((tag, kind, value[:size] if size <= 4 else tiff[place : place + size]))
     return found
+
+
+def _own_directories(tiff: bytes) -> tuple[list[Entry], list[Entry], list[Entry]] | None:
+    """Return the three directories of EXIF as `_join` lays it out, without pointers; None of any other."""
+    try:
+        main = _entries(tiff, 8)
+        places = {tag: int.from_bytes(value, "big") for tag, _, value in main if tag in (MAIN, GPS)}
+        main = [entry for entry in main if entry[0] not in places]
+        exif = _entries(tiff, places[MAIN])
+        gps = _entries(tiff, places[GPS]) if GPS in places else []
+        return (main, exif, gps) if _join(main, exif, gps) == tiff else None
+    except (struct.error, LookupError, DatasetError):
+        return None
+
+
+def _read_own(tiff: bytes) -> ExifFound | None:
+    """Return what EXIF of `encode_exif` says, in a tenth of Pillow's time; None of any other."""
+    own = _own_directories(tiff)
+    if own is None:
+        return None
+    said = _comment(next((value for tag, _, value in own[1] if tag == COMMENT), None))
+    sequence, frame, stamp = (said.get(key) for key in ("sequence", "frame", "timestamp_ns"))
+    if not isinstance(sequence, str) or type(frame) is not int or type(stamp) is not int:
+        return None
+    gps = {(tag, kind): value for tag, kind, value in own[2]}
+    numbers: list[float | None] = []
+    for tag, size, negative in ((2, 24, b"S\0"), (4, 24, b"W\0"), (6, 8, b"\1")):
+        parts = gps.get((tag, RATIONAL), b"")
+        if any(known == tag for known, _ in gps) != (len(parts) == size):
+            return None
+        values = struct.unpack(f">{len(parts) // 4}I", parts)
+        if 0 in values[1::2]:
+            return None
+        degrees = tuple(part / unit for part, unit in zip(values[::2], values[1::2], strict=True))
+        numbers.append(
+            _signed(degrees or None, negative=negative in (gps.get((tag - 1, kind)) for kind in (ASCII, BYTE)))
+        )
+    return ExifFound(sequence, frame, stamp, *numbers)
 
 
 def _payload(data: memoryview) -> bytes | None:

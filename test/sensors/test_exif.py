@@ -105,6 +105,8 @@ def test_what_is_written_is_read(latitude, longitude, altitude, stamp):
     info = dataclasses.replace(INFO, stamp=stamp, latitude=latitude, longitude=longitude, altitude=altitude)
     picture = with_exif(info)
     found = read_exif(picture)
+    longer = b"".join(insert_jpeg(jpeg(), encode_exif(info) + bytes(2)))
+    assert read_exif(longer) == found  # which Pillow reads: we do not end EXIF so
     assert (found.sequence, found.frame, found.stamp) == (info.sequence, 7, stamp)
     assert found.latitude == pytest.approx(latitude, abs=2e-11)
     assert found.longitude == pytest.approx(longitude, abs=2e-11)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-import warnings
 import zipfile
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -183,10 +182,8 @@ def described(view: View) -> Iterator[str]:
     if not is_camera(view):
         return
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Pillow only warns of EXIF that is cut
-            view.notes["exif"] = read_exif(view.data)
-    except (EdgeFirstError, UserWarning) as error:
+        view.notes["exif"] = read_exif(view.data)
+    except EdgeFirstError as error:
         yield str(error)
         return
     if view.row and view.notes["exif"].frame is None:
