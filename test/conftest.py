@@ -4,8 +4,10 @@
 import fcntl
 import gc
 import hashlib
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,6 +92,18 @@ def recording(tmp_path_factory):
         return path
 
     return make
+
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path_factory):
+    """A new folder. For each of pytest's own, the folders of all tests before are listed."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{name}{next(NUMBERS)}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 WRITING = ("pipeline", "nodes", "ros", "matrix", "dataset/recovery")

@@ -93,7 +93,8 @@ def main(folder):
         "projected": projected(reader, middle),
         "boxes_seen": len(reader.get_sample_data(middle["data"]["CAM_FRONT"])[1]),
     }
-    json.dump(found, sys.stdout)
+    print(json.dumps(found))
 
 
-main(sys.argv[1])
+for folder in sys.argv[1:]:
+    main(folder)

@@ -335,6 +335,8 @@ def assert_all_show(outcome, name, indices, expected=None, most=4.0):
 
 
 every_source = pytest.mark.parametrize("name", SOURCES)
+each_kind = pytest.mark.parametrize("name", ["jpeg", "raw", "h265", "h264-b", "tiles-b"])
+"""A still that passes, one that is coded, video without and with pictures out of order, and tiles of it."""
 
 
 # ---- the matrix --------------------------------------------------------------------------------
@@ -391,8 +393,8 @@ def hook(tmp_path, monkeypatch):
     return write_hook
 
 
-@every_source
-@pytest.mark.parametrize(("options", "size"), [({}, SMALL), ({"max_width": 32}, (32, 24)), ({"jobs": 1}, SMALL),
+@each_kind
+@pytest.mark.parametrize(("options", "size"), [({"max_width": 32}, (32, 24)), ({"jobs": 1}, SMALL),
                                                ({"rate": 10.0, "camera_format": "png"}, SMALL)])  # fmt: skip
 def test_a_hook_gets_every_picture_whole_and_scaled(drive, tmp_path, hook, name, options, size):
     outcome = convert(drive(name), tmp_path / "out", picture_hook=hook(*size), **options)
@@ -404,7 +406,7 @@ def test_a_hook_gets_every_picture_whole_and_scaled(drive, tmp_path, hook, name,
         assert pixels(data)[: size[1] // 2 - 8].max() < 24
 
 
-@every_source
+@each_kind
 def test_a_hook_that_fails_loses_its_pictures_only(drive, tmp_path, hook, name):
     outcome = convert(drive(name), tmp_path / "out", keyframes=True, picture_hook=hook(*SMALL, FAILS))
     assert outcome.exit_code == 3
@@ -413,7 +415,7 @@ def test_a_hook_that_fails_loses_its_pictures_only(drive, tmp_path, hook, name):
     assert count["dropped"]["picture_hook failed"] == 1
 
 
-@every_source
+@each_kind
 @pytest.mark.parametrize("form", ["jpeg", "png"])
 def test_max_width_scales_pictures_sizes_masks_and_intrinsics(drive, tmp_path, name, form):
     outcome = convert(drive(name), tmp_path / "out", max_width=32, camera_format=form)
@@ -432,18 +434,15 @@ def test_max_width_scales_pictures_sizes_masks_and_intrinsics(drive, tmp_path, n
     assert (info["width"], info["height"], info["k"][0], info["k"][5], info["p"][2]) == (32, 24, 25.0, 12.0, 16.0)
 
 
-@every_source
+@each_kind
 @pytest.mark.parametrize(
     ("options", "indices"),
     [
         ({"start": 0.5, "end": 1.2}, range(5, 12)),
-        ({"start": 0.5}, range(5, FRAMES)),
         ({"start": 1.5, "end": 2.0}, range(15, 20)),
         ({"end": 0.4}, range(4)),
-        ({"rate": 2.5}, range(0, FRAMES, 4)),
         ({"rate": 2.5, "start": 0.5}, [5, 8, 12, 16, 20]),
         ({"rate": 2.5, "prefer": "model"}, [0, 6, 9, 12, 18, 21]),
-        ({"require": ["model"]}, range(0, FRAMES, MODEL_EVERY)),
         ({"require": ["model"], "rate": 2.5}, [0, 12]),
         ({"start": 0.5, "max_width": 32, "require": ["model"]}, range(6, FRAMES, MODEL_EVERY)),
     ],
@@ -457,8 +456,8 @@ def test_the_samples_asked_for_are_those_of_their_stamps(drive, tmp_path, name, 
     assert outcome.exit_code == 0
 
 
-@every_source
-@pytest.mark.parametrize("options", [{}, {"start": 0.5}, {"max_width": 32}], ids=str)
+@each_kind
+@pytest.mark.parametrize("options", [{}, {"start": 0.5, "max_width": 32}], ids=str)
 def test_keyframes_are_those_of_the_stream_and_every_still(drive, tmp_path, name, options):
     outcome = convert(drive(name), tmp_path / "out", keyframes=True, **options)
     first = 5 if options.get("start") else 0
@@ -486,7 +485,7 @@ def test_damage_loses_what_depends_on_it_and_nothing_else(drive, tmp_path, name,
     assert outcome.exit_code == (0 if fault == "missing" and not SOURCES[name].depends else 3)
 
 
-@every_source
+@each_kind
 @pytest.mark.parametrize(("options", "sizes"), [({}, (SMALL, LARGE)), ({"max_width": 48}, ((48, 36), (48, 32))),
                                                 ({"camera_format": "png"}, (SMALL, LARGE))], ids=str)  # fmt: skip
 def test_a_change_of_size_in_mid_stream_changes_the_samples(drive, tmp_path, name, options, sizes):
@@ -511,7 +510,7 @@ def test_info_says_codec_and_size(drive, name, capsys):
     assert camera == {"topic": f"/{SOURCES[name].topics[0]}", "codec": SOURCES[name].form, "width": 64, "height": 48}
 
 
-@every_source
+@each_kind
 @pytest.mark.parametrize("infos", [("/front/", "/rear/"), ("/one/", "/two/")], ids=["by prefix", "by frame_id"])
 def test_intrinsics_are_those_of_its_own_camera(tmp_path, name, infos):
     rear = sent("jpeg", "/rear/", frame_id="rear", focal=77.0, results=False, infos=infos[1])
@@ -527,8 +526,8 @@ def test_intrinsics_are_those_of_its_own_camera(tmp_path, name, infos):
     ]
 
 
-@every_source
-@pytest.mark.parametrize("options", [{}, {"max_width": 32}, {"rate": 2.5, "camera_format": "png"},
+@each_kind
+@pytest.mark.parametrize("options", [{"max_width": 32}, {"rate": 2.5, "camera_format": "png"},
                                      {"keyframes": True}], ids=str)  # fmt: skip
 def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch, name, options):
     monkeypatch.setattr(Settling, "QUIET", 0.0)
@@ -549,7 +548,6 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
     assert members(tmp_path / "live" / "drive.zip")
 
 
-@every_source
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -560,9 +558,9 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused_by_name(drive, tmp_path, name, options, words):
+def test_options_that_make_no_sense_are_refused_by_name(drive, tmp_path, options, words):
     with pytest.raises(UsageError, match=words):
-        convert(drive(name), tmp_path / "out", **options)
+        convert(drive("h264"), tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 

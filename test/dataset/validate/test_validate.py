@@ -178,17 +178,19 @@ ODD = [
 @pytest.mark.parametrize("table", ["data.arrow", "data.frames.arrow"])
 @pytest.mark.parametrize("odd", ODD, ids=[str(values.type) for values in ODD])
 def test_columns_of_any_type_are_reported_and_never_raise(tmp_path, table, odd):
+    """Half of the columns at a time, so that for each two there is a half with the one and without the other."""
     path = made.write(tmp_path, made.good())
     with pa.ipc.open_file((tmp_path / table).read_bytes()) as file:
         whole = file.read_all()
-    for number, field in enumerate(whole.schema):
-        spoilt = whole.set_column(number, field.name, odd[: whole.num_rows])
+    numbers = range(whole.num_columns)
+    halves = [[n for n in numbers if (n >> bit & 1) == on] for bit in range(len(numbers).bit_length()) for on in (0, 1)]
+    for half in filter(None, halves):
+        spoilt = whole
+        for number in half:
+            spoilt = spoilt.set_column(number, whole.schema.field(number).name, odd[: whole.num_rows])
         with pa.OSFile(str(tmp_path / table), "wb") as sink, pa.ipc.new_file(sink, spoilt.schema) as writer:
             writer.write_table(spoilt)
-        fits = odd.type == field.type or (
-            field.name == "group" and str(odd.type).startswith("dictionary<values=string")
-        )
-        assert validate(path, strict=True).findings or fits
+        assert validate(path, strict=True).findings
         try:
             for sample in Dataset(path).samples():
                 assert sample.annotations.height >= 0
