@@ -6,11 +6,9 @@ import subprocess
 
 import pytest
 
-from edgefirst_ros.cli.app import VERBS
 from edgefirst_ros.pipeline.conversion import convert
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
-FLEET = ("convert", "status", "validate", "merge", "export", "report")
 
 
 def run_into_closed_pipe(command, *arguments, cwd, errors_too=False):
@@ -32,7 +30,7 @@ def run_into_closed_pipe(command, *arguments, cwd, errors_too=False):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--help",), ("--version",), *((verb, "--help") for verb in VERBS), *(("fleet", verb, "-h") for verb in FLEET)],
+    [("--help",), ("--version",), ("convert", "--help"), ("info", "-h"), ("fleet", "convert", "-h")],
     ids=" ".join,
 )
 def test_help_ends_with_0(command, tmp_path, arguments):

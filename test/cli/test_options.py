@@ -20,10 +20,10 @@ def configuration(run, dataset):
 
 
 @pytest.mark.parametrize("name", typer.main.get_command(app).commands)
-def test_every_verb_has_the_short_help(run, name):
-    done = run(name, "-h")
-    assert done.returncode == 0
-    assert done.stdout == run(name, "--help").stdout
+def test_every_verb_has_the_short_help(call, name):
+    done = call(name, "-h")
+    assert done.exit_code == 0
+    assert done.stdout == call(name, "--help").stdout
     assert "-h, --help" in done.stdout
 
 

@@ -136,6 +136,7 @@ def test_closed_streams_change_neither_dataset_nor_exit_code(cold_command, expec
         for number in closed:
             os.close(number)
 
-    for number, (path, result) in enumerate(expected.items()):
-        out = tmp_path / str(number)
+    whole, absent, loss = expected
+    for number, path in enumerate((whole, absent, loss) if len(closed) > 1 else (loss,)):
+        out, result = tmp_path / str(number), expected[path]
         assert convert(cold_command, path, out, preexec_fn=close, close_fds=False) == result

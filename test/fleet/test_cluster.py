@@ -82,11 +82,8 @@ def run(cluster, drives, to, tmp_path, **options):
     return tally, {key.partition("/")[2]: data for key, data in files(to).items()}
 
 
-@pytest.mark.parametrize("place", ["folder", "s3"])
-def test_objects_are_those_of_convert_and_a_second_run_does_nothing(cluster, drives, by_hand, tmp_path, place):
-    to = tmp_path / "sets"
-    if place == "s3":
-        to = f"s3://drives/{tmp_path.name}"
+def test_objects_are_those_of_convert_and_a_second_run_does_nothing(cluster, drives, by_hand, tmp_path):
+    to = f"s3://drives/{tmp_path.name}"
     tally, made = run(cluster, drives, to, tmp_path)
     assert (tally.verdicts, tally.exit_code, tally.now) == ({"ok": 3}, 0, 3)
     assert made == by_hand

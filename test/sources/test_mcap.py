@@ -376,7 +376,7 @@ def test_no_damage_gives_another_error_or_a_message_that_was_not_written(tmp_pat
 
 
 # ---- lies --------------------------------------------------------------------------------
-HUGE = [(1 << 30) + 1, 1 << 40, 1 << 60, (1 << 63) + 5, (1 << 64) - 1]
+HUGE = [(1 << 30) + 1, (1 << 63) + 5, (1 << 64) - 1]
 
 
 def limited(function, megabytes):
