@@ -67,10 +67,14 @@ def birds_eye(sample, size: tuple[int, int]) -> Image.Image:
     for point in sample.lidar():
         x, y = place(point)
         draw.rectangle((x, y, x + 1, y + 1), fill=LIDAR)
+    labels = []
     for point in sample.radar():
         x, y = place(point)
         draw.ellipse((x - 4, y - 4, x + 4, y + 4), outline=RADAR, width=2)
-        draw.text((x + 8, y - 6), f"{point['speed']:+.1f} m/s", fill=RADAR, font=font(10))
+        label = x + 8 if x < size[0] - 60 else x - 56, y - 6
+        if all(abs(label[0] - x) > 60 or abs(label[1] - y) > 12 for x, y in labels) and label[1] > 0:
+            draw.text(label, f"{point['speed']:+.1f} m/s", fill=RADAR, font=font(10))
+            labels.append(label)
     return view
 
 
@@ -110,7 +114,7 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "img" / "picture.png"
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder, "maivin-demo_2026_01_15_12_00_00.mcap")
-        write_recording(recording, Recipe(seconds=3, size=(WIDTH, HEIGHT)))
+        write_recording(recording, Recipe(seconds=3, size=(WIDTH, HEIGHT), scene="street"))
         outcome = convert(recording, folder)
         sheet = compose(Dataset(outcome.paths.container).sample(recording.stem, FRAME))
     sheet.save(out, optimize=True)

@@ -34,7 +34,7 @@ def demo(
     from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
     check_path(out)
-    recipe = Recipe(seconds=seconds)
+    recipe = Recipe(seconds=seconds, scene="street")
     recording = out / recording_name(recipe.host, START)
     partial = out / f"{recording.name}.{os.getpid()}.partial"  # two demos may share a folder
     try:

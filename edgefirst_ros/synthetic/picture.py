@@ -22,8 +22,8 @@ SLACK = 64
 """Pixels by which the noise is larger than the picture, to be shifted from frame to frame."""
 SKY, HAZE, HILL = (np.array(rgb, np.float32) for rgb in ((95, 140, 205), (195, 205, 212), (95, 120, 105)))
 GROUND = np.array(
-    [[[max(60, value + grain) for value in rgb] for grain in (-5, 0, 3, 7)]
-     for rgb in ((88, 89, 92), (140, 137, 130), (88, 122, 62), (205, 205, 198))], np.uint8,
+    [[max(60, value + grain) for value in rgb]
+     for rgb in ((88, 89, 92), (140, 137, 130), (88, 122, 62), (205, 205, 198)) for grain in (-5, 0, 3, 7)], np.uint8,
 )  # fmt: skip
 """Road, pavement, grass and lines, each in four shades."""
 HOUSES = np.array(
@@ -31,6 +31,11 @@ HOUSES = np.array(
      for light in (0.72, 1.0)] + [[70, 88, 108]], np.uint8,
 )  # fmt: skip
 """Walls of four kinds, each the side and the front, and windows."""
+COATS = {
+    "car": np.array(((60, 95, 170), (172, 60, 52), (185, 188, 192))),
+    "person": np.array(((190, 120, 50), (60, 120, 90), (120, 80, 140))),
+}
+"""Colours of cars and coats in a street."""
 MOST_DISTANT = 500.0
 """m up to which houses are seen."""
 NOISE_LIMIT = 24
@@ -59,7 +64,7 @@ class Painter:
         time, street = self._recipe.stamp("camera", index), self._scene.street
         rgb = self._background.copy() if street is None else self._paint_street(street, self._scene.seconds(time))
         for thing in self._scene.things(time):
-            _paint(rgb, thing)
+            _paint(rgb, thing, dressed=street is not None)
         draw_bar_code(rgb, index)
         if self._noise is not None:
             height, width, _ = rgb.shape
@@ -83,19 +88,21 @@ class Painter:
         ahead = CAMERA[2] / down[sky:]
         along, across = x + ahead * (cosine - left * sine), np.abs(y + ahead * (sine + left * cosine))
         ground = (across > 8.5).astype(np.uint8) + (across > 10.5)
-        ground[(np.abs(across - 1.75) < 0.08) & (along % 9 < 4) | (np.abs(across - 8.4) < 0.08)] = 3
+        ground[np.abs(across - 8.4) < 0.08] = 3
+        dashes = np.nonzero(np.abs(across - 1.75) < 0.08)
+        ground[dashes] = np.where(along[dashes] % 9 < 4, 3, 0)
         grain = (along.astype(np.int32) * 7 ^ (2 * across).astype(np.int32) * 5) & 3
-        rgb[sky:] = GROUND[ground, grain]
+        np.take(GROUND, 4 * ground + grain, axis=0, out=rgb[sky:], mode="clip")
         distance, houses = (part.astype(np.float32) for part in street.cast(seconds, CAMERA, left.astype(np.float64)))
         seen = np.flatnonzero(distance < MOST_DISTANT)
         distance, houses, left = distance[seen], houses[seen], left[seen]
         high, hit = CAMERA[2] - down * distance, x + distance * (cosine - left * sine)
         front = (houses[:, 0] + 0.02 < hit) & (hit < houses[:, 1] - 0.02)
         kind = 2 * (houses[:, 5] * 4).astype(np.uint8) + front
-        window = (hit % 2.4 > 0.6) & (hit % 2.4 < 1.8) & front & (high % 3 > 1) & (high % 3 < 2.2)
-        wall = (high > 0) & (high < houses[:, 4])
-        rows, columns = np.nonzero(wall)
-        rgb[rows, seen[columns]] = HOUSES[np.where(window[rows, columns], 8, kind[columns])]
+        panes = front & (hit % 2.4 > 0.6) & (hit % 2.4 < 1.8)
+        rows, columns = np.nonzero((high > 0) & (high < houses[:, 4]))
+        storey = high[rows, columns] % 3
+        rgb[rows, seen[columns]] = HOUSES[np.where(panes[columns] & (storey > 1) & (storey < 2.2), 8, kind[columns])]
         return rgb
 
 
@@ -139,7 +146,28 @@ def class_picture(things: Iterable[Thing], width: int, height: int) -> NDArray[n
     return classes
 
 
-def _paint(rgb: NDArray[np.uint8], thing: Thing) -> None:
+def _paint(rgb: NDArray[np.uint8], thing: Thing, *, dressed: bool) -> None:
     height, width, _ = rgb.shape
     left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
-    rgb[top:bottom, left:right][outline(thing, width, height)] = COLOURS[thing.label]
+    drawn = outline(thing, width, height)
+    rgb[top:bottom, left:right][drawn] = _dress(thing, *drawn.shape)[drawn] if dressed else COLOURS[thing.label]
+
+
+def _dress(thing: Thing, height: int, width: int) -> NDArray[np.uint8]:
+    """Return a car from behind, or a person, as it fills its box, (height, width, 3)."""
+    down, across = (np.arange(height)[:, None] + 0.5) / height, (np.arange(width) + 0.5) / width
+    coat, dark, skin = COATS[thing.label][thing.number // 2 % 3], np.array((45, 46, 50)), np.array((196, 150, 125))
+    rgb = np.broadcast_to(coat * (1.1 - 0.3 * down)[..., None], (height, width, 3)).copy()
+    if thing.label == "person":
+        rgb[(down < 0.2) & (across > 0)] = skin
+        rgb[(down < 0.07) & (across > 0)] = dark
+        rgb[(down > 0.68) & (across > 0)] = np.array((58, 62, 82))
+        rgb[(down > 0.72) & (np.abs(across - 0.5) < 0.06)] = dark
+    else:
+        side = np.abs(across - 0.5)
+        rgb[(down > 0.08) & (down < 0.44) & (across > 0.29) & (across < 0.61)] = np.array((78, 98, 118))
+        rgb[(down > 0.55) & (down < 0.66) & (side > 0.38) & (side < 0.47)] = np.array((200, 45, 45))
+        rgb[(down > 0.6) & (down < 0.7) & (side < 0.12)] = np.array((205, 205, 198))
+        rgb[(down > 0.8) & (side < 0.5)] = dark * 1.3
+        rgb[(down > 0.86) & (side > 0.3)] = dark
+    return rgb.clip(42, 213).astype(np.uint8)

@@ -17,7 +17,7 @@ SPEED_SPAN = 32.0
 """Span of the cube's doppler axis, m/s; zero is in the middle."""
 PEAK, SIGMA = 12_000.0, 60.0
 """Amplitude of a target in the cube and standard deviation of its noise."""
-BEAMS = np.tan(np.radians(np.linspace(-60, 60, 25)))
+BEAMS = np.tan(np.radians(np.linspace(-60, 60, 17)))
 """Directions in which the radar sees houses: m to the left a m ahead."""
 SHIFTS = 4099
 """Values by which the noise of one cube may begin later than that of another."""
@@ -83,7 +83,7 @@ class Radar:
     def targets(self, time: int) -> NDArray[np.void]:
         """One `TARGET` per object, in the radar's frame: its centre, radial speed in m/s, power in dB, rcs in dBsm.
 
-        In a street also one for each of `BEAMS` that hits a house.
+        In a street also one for each of `BEAMS` that hits a house and no object.
         """
         return np.array([*self._rows(time), *self._houses(time)], dtype=TARGET)
 
@@ -93,6 +93,9 @@ class Radar:
             return []
         ahead, _ = street.cast(self._scene.seconds(time), RADAR, BEAMS)
         speeds = self._scene.still_speed(time, RADAR, BEAMS)
+        for thing in self._scene.things(time):
+            (x, y, _), *_ = thing.seen_from(RADAR)
+            ahead[(ahead > x) & (np.abs(BEAMS * x - y) < thing.size[1] / 2)] = math.inf
         hits = zip(ahead.tolist(), BEAMS.tolist(), speeds.tolist(), strict=True)
         return [(x, x * left, 0.0, speed, 40.0, 5.0) for x, left, speed in hits if x < MAX_RANGE]
 
