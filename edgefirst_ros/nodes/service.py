@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
@@ -111,45 +111,18 @@ class ServiceManager:
             self.tell("WATCHDOG=1")
 
 
-class Reports:
-    """Makes an HTML report of each dataset once, one after the other, each in a process of its own.
-
-    Owns: one thread calls everything here; the thread of the pool only runs the processes.
-    """
-
-    def __init__(self, warn: Callable[[str], object]) -> None:
-        self._warn = warn
-        self._pool = ThreadPoolExecutor(1, "report")
-        self._begun: set[str] = set()
-        self._running: list[Future[str]] = []
-
-    def look(self, finished: Sequence[str]) -> None:
-        """Start with the datasets that are new, and log what went wrong with the reports that are done."""
-        for path in finished:
-            if path not in self._begun:
-                self._begun.add(path)
-                self._running.append(self._pool.submit(_make_report, path))
-        for done in [one for one in self._running if one.done()]:
-            self._running.remove(done)
-            if text := done.result():
-                self._warn(text)
-
-    def close(self) -> None:
-        """Wait until all reports are done."""
-        self._pool.shutdown()
-        self.look(())
-
-
-def _make_report(path: str) -> str:
-    """Make the report of a dataset; returns what went wrong, or an empty text."""
+def _make_report(path: str, warn: Callable[[str], object]) -> None:
+    """Make the report of a dataset in a process of its own, and log why it fails."""
     command = [sys.executable, "-m", "edgefirst_ros", "report", path, "--overwrite"]
     try:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as making:
             os.setpriority(os.PRIO_PROCESS, making.pid, NICE)
             told = making.communicate()[1].decode(errors="replace").strip()
     except OSError as error:
-        return f"{path}: no report: {error}"
-    return "" if making.returncode == 0 else f"{path}: no report: {told or making.returncode}"
+        warn(f"{path}: no report: {error}")
+        return
+    if making.returncode:
+        warn(f"{path}: no report: {told or making.returncode}")
 
 
 def check_capture(settings: Settings, live: LiveSettings) -> None:
@@ -201,7 +174,7 @@ class Service:
         check_capture(settings, live)
         self.session = CaptureSession(transport, settings, live, socket.gethostname(), log, namespace)
         self._log = log
-        self._reports = Reports(log.warning)
+        self._reports = ThreadPoolExecutor(1, "report")
         self._health = Health(name, clock)
         self._publish = publish
         self._published, self._told = 0, "{}"
@@ -247,7 +220,6 @@ class Service:
 
     def diagnose(self) -> list[Status]:
         """Return the statuses of the dataset and the topics; start the reports of newly finished datasets."""
-        self._report()
         self._announce()
         statuses = self._health.statuses(self.session)
         status = describe_status(self._status())
@@ -270,16 +242,17 @@ class Service:
         while ending.is_alive():
             self._manager.alive()
             ending.join(LOOK_EVERY)
-        self._report()
         self._announce()
-        self._reports.close()
+        self._reports.shutdown()
         self.session.close()
 
     def _announce(self) -> None:
-        """Publish the outcome of newly finished datasets, and the lost messages by topic if there are more."""
+        """Publish outcomes of newly finished datasets and start their reports; publish new lost messages by topic."""
         for outcome in self.session.outcomes[self._published :]:
             self._published += 1
             self._publish("finished", json.dumps(outcome))
+            if self.session.live.report:
+                self._reports.submit(_make_report, outcome["dataset"], self._log.warning)
         source = self.session.source
         for name, state in source.states.items() if source is not None else ():
             if state.lost or state.guessed:
@@ -288,10 +261,6 @@ class Service:
         if told != self._told:
             self._told = told
             self._publish("messages_lost", told)
-
-    def _report(self) -> None:
-        """Start the reports of newly finished datasets, if `report` is set."""
-        self._reports.look(self.session.finished if self.session.live.report else ())
 
 
 def describe_status(answer: Mapping[str, Any]) -> str:

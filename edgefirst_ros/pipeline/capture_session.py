@@ -139,11 +139,6 @@ class CaptureSession:
         """Path, samples and loss of each finished dataset, in order."""
         return list(self._results.outcomes)
 
-    @property
-    def finished(self) -> list[str]:
-        """Paths of the finished datasets, in order."""
-        return list(self._results.finished)
-
     # ---- active or not -------------------------------------------------------------------
     def activate(self) -> None:
         """Start to look for topics, and in the background recover what an earlier capture left unfinished."""

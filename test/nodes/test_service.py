@@ -13,7 +13,7 @@ import pytest
 import edgefirst_ros
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.nodes.service import Reports, Service, VerbLog, describe_status
+from edgefirst_ros.nodes.service import Service, VerbLog, describe_status
 from edgefirst_ros.pipeline import health
 from edgefirst_ros.pipeline.capture_session import SessionState, _Capturing, load_capture
 from edgefirst_ros.sources.live import ChosenTopics, Offers
@@ -25,10 +25,9 @@ class Session:
     state = SessionState.WAITING
     settings, live = Settings(), LiveSettings()
     source = None
-    finished = ()
 
     def __init__(self, **facts):
-        self.answer = Future()
+        self.answer, self.outcomes = Future(), []
         self.facts = {"active": True, "waiting_for": "", "finished": [], "recording": False} | facts
         self.start = self.stop = self.split = self.pause = self.resume = lambda: self.answer
 
@@ -189,27 +188,30 @@ def test_a_status_in_a_line():
     assert describe_status({"message": "idle", "free_minutes": None, "newest_sample_age": None}) == "idle"
 
 
-def test_each_finished_dataset_gets_a_page_once(recording, tmp_path):
+def made_pages(service, *datasets):
+    """Let datasets be finished; returns the warnings of the log once their pages are made."""
+    said = []
+    service._log.warning = said.append
+    service.session.live = LiveSettings(report=True)
+    for path in datasets:
+        service.session.outcomes.append({"dataset": str(path)})
+        service._announce()
+    service._reports.shutdown()
+    return said
+
+
+def test_each_finished_dataset_gets_a_page_once(service, recording, tmp_path):
     path = recording(seconds=2, size=(320, 192), topics={"camera"})
     container = edgefirst_ros.convert(path, tmp_path, name="drive").paths.container
-    said = []
-    reports = Reports(said.append)
-    reports.look([str(container)])
-    reports.look([str(container), str(tmp_path / "gone.zip")])
-    reports.close()
+    (said,) = made_pages(service, container, tmp_path / "gone.zip")
     assert (tmp_path / "drive.html").stat().st_size > 1_000_000
-    assert len(said) == 1
-    assert "gone.zip: no report: " in said[0]
+    assert "gone.zip: no report: " in said
 
 
-def test_a_page_that_cannot_be_begun_is_said_and_the_capture_goes_on(tmp_path, monkeypatch):
+def test_a_page_that_cannot_be_begun_is_said_and_the_capture_goes_on(service, tmp_path, monkeypatch):
     """A machine on which no process can be begun; here there is no such program."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    said = []
-    reports = Reports(said.append)
-    reports.look([str(tmp_path / "drive.zip")])
-    reports.close()
-    (told,) = said
+    (told,) = made_pages(service, tmp_path / "drive.zip")
     assert told.startswith(f"{tmp_path}/drive.zip: no report: ")
     assert "No such file or directory" in told
 
