@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import rclpy
 import rclpy.task
@@ -20,13 +20,10 @@ from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
-from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
-from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -34,14 +31,13 @@ from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.limits import keep_buffers
-from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, read
+from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, open_node, read
 from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState
 from edgefirst_ros.pipeline.health import Status
 from edgefirst_ros.sources.live import Log
 from edgefirst_ros.sources.ros import RosTransport, read_overrides
 
-AnyNode = TypeVar("AnyNode", bound=Node)
 MODELS = (Settings, LiveSettings)
 FAREWELL = 1.0
 """Longest time in s for the last event to be acknowledged."""
@@ -222,8 +218,8 @@ def _ros_status(status: Status) -> DiagnosticStatus:
     return DiagnosticStatus(level=bytes([status.level]), name=status.name, message=status.message, values=values)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until a signal or its shutdown; returns the exit code.
+def main(arguments: Sequence[str]) -> int:
+    """Run the node with ROS arguments until a signal or its shutdown; returns the exit code.
 
     0: all there; 1: nothing usable written; 2: wrong parameters; 3: finished with loss.
     """
@@ -231,7 +227,7 @@ def main(argv: list[str] | None = None) -> int:
     ended = threading.Event()
     catch_signals(lambda _: ended.set())
     try:
-        node = _node(sys.argv if argv is None else argv, CaptureNode)
+        node = open_node(arguments, CaptureNode)
     except EdgeFirstError as error:
         print(printable(f"edgefirst-ros capture: {error}"), file=sys.stderr)  # noqa: T201  there is no node to log it
         rclpy.try_shutdown()
@@ -261,7 +257,7 @@ def main(argv: list[str] | None = None) -> int:
 @contextlib.contextmanager
 def asking(arguments: Sequence[str]) -> Iterator[Ask]:
     """Start a node that calls the services of the capture in its namespace; raises UsageError for wrong arguments."""
-    node = _node(arguments, partial(rclpy.create_node, "control"))
+    node = open_node(arguments, partial(rclpy.create_node, "control"))
     clients = {verb: node.create_client(Trigger, f"capture/{verb}") for verb in VERBS}
 
     def ask(verb: str) -> list[dict[str, Any]]:
@@ -280,12 +276,3 @@ def asking(arguments: Sequence[str]) -> Iterator[Ask]:
     finally:
         node.destroy_node()
         rclpy.try_shutdown()
-
-
-def _node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> AnyNode:
-    """Return the node; raises UsageError for wrong arguments and parameters."""
-    try:
-        rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
-        return make()
-    except (RuntimeError, ValueError, NameValidationException) as error:
-        raise UsageError(f"ROS arguments: {error}") from None

@@ -44,8 +44,6 @@ TYPES = {"camera": COMPRESSED_IMAGE, "cube": CUBE, "cloud": CLOUD}
 OTHERS = {"/gps": FIX, "/imu": IMU, "/pose": POSE_STAMPED, "/model/boxes2d": DETECT}
 
 Make = Callable[[], bytes]
-MakeCloud = Callable[[NDArray[np.void], int, str], bytes]
-"""Gives a PointCloud2 in CDR of points, shape (rows, columns), their stamp in ns and their frame_id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +64,8 @@ class DatasetRecording:
     table of frames, which alone has the stamps.
     """
 
-    def __init__(self, path: Path, make_cloud: MakeCloud | None = None) -> None:
-        """`make_cloud`: what writes its point clouds; without it the vendor's codec."""
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._make_cloud = make_cloud or codec_cloud
         self._dataset = Dataset(path)
         if self._dataset.frames is None:
             raise DatasetError(f"{self._dataset.paths.frames}: is not there, and nothing else has the samples' stamps")
@@ -127,8 +123,7 @@ class DatasetRecording:
         frame = frame_of(sensor.key, calibration.sensor_frames)
         if sensor.form == "cube":
             return _cube(sample.decode(sensor.key), stamp, frame)
-        points = np.ascontiguousarray(np.atleast_2d(sample.decode(sensor.key)))
-        return self._make_cloud(points, stamp, frame)
+        return _cloud(np.ascontiguousarray(np.atleast_2d(sample.decode(sensor.key))), stamp, frame)
 
     def _has_boxes(self, row: Mapping[str, Any]) -> bool:
         """True if the model processed a sample, and its boxes can be given as messages."""
@@ -143,8 +138,8 @@ def topic_of(sensor: Sensor) -> str:
     return f"/{name}" if sensor.instance is None else f"/{sensor.instance}/{name}"
 
 
-def open_playable(path: Path, make_cloud: MakeCloud | None = None) -> Recording | DatasetRecording:
-    """Open the recording or dataset at a path, this with `make_cloud`. Raises EdgeFirstError for anything else."""
+def open_playable(path: Path) -> Recording | DatasetRecording:
+    """Open the recording or dataset at a path; raises EdgeFirstError for anything else."""
     if path.suffix not in RECORDINGS:
         try:
             locate(path)
@@ -152,7 +147,7 @@ def open_playable(path: Path, make_cloud: MakeCloud | None = None) -> Recording 
             if not path.is_file():
                 raise RecordingError(f"{path}: is neither a recording nor a dataset: {error}") from None
         else:
-            return DatasetRecording(path, make_cloud)
+            return DatasetRecording(path)
     return open_files(path)
 
 
@@ -220,18 +215,15 @@ def _cube(cube: Cube, stamp: int, frame: str) -> bytes:
     return bytes(message.to_bytes())
 
 
-def fields_of(points: NDArray[np.void]) -> Iterator[tuple[str, int, int, int]]:
-    """Yield name, offset in bytes, datatype and count of each sensor_msgs/PointField of points."""
-    for name, place in (points.dtype.fields or {}).items():
-        yield name, place[1], POINT_TYPES[place[0].base.str[1:]], int(np.prod(place[0].shape)) or 1
-
-
-def codec_cloud(points: NDArray[np.void], stamp: int, frame_id: str) -> bytes:
-    """Return a PointCloud2 in CDR as the vendor's codec makes it; arguments as for MakeCloud."""
+def _cloud(points: NDArray[np.void], stamp: int, frame_id: str) -> bytes:
+    """Return a PointCloud2 of points, shape (rows, columns)."""
     from edgefirst.schemas import sensor_msgs
 
     (rows, columns), step = points.shape, points.dtype.itemsize
-    fields = [sensor_msgs.PointField(*field) for field in fields_of(points)]
+    fields = [
+        sensor_msgs.PointField(name, at, POINT_TYPES[kind.base.str[1:]], int(np.prod(kind.shape)) or 1)
+        for name, (kind, at, *_) in (points.dtype.fields or {}).items()
+    ]
     header = _header(stamp, frame_id)
     cloud = sensor_msgs.PointCloud2(header, rows, columns, fields, False, step, step * columns, points.tobytes(), False)
     return bytes(cloud.to_bytes())

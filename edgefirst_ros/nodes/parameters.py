@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import rclpy
 from pydantic import BaseModel, ValidationError
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
-from rclpy.exceptions import InvalidParameterValueException
+from rclpy.exceptions import InvalidParameterValueException, NameValidationException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.signals import SignalHandlerOptions
+from rclpy.utilities import remove_ros_args
 
 from edgefirst_ros.config.load import SettingField, explain, nearest, put, setting_fields
 from edgefirst_ros.errors import UsageError
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
+AnyNode = TypeVar("AnyNode", bound=Node)
 EXTRA = {"string": " (in quotes)", "array": '; none: [""]'}
 """Notation of some JSON schema types in ROS parameters."""
 ROS_OWN = "qos_overrides."
@@ -54,6 +58,17 @@ def _descriptor(field: SettingField) -> ParameterDescriptor:
         limits = {"from_value": -largest if low is None else low, "to_value": largest if high is None else high}
         described.floating_point_range = [FloatingPointRange(**{k: float(v) for k, v in limits.items()})]
     return described
+
+
+def open_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> AnyNode:
+    """Start ROS 2 with ROS arguments, and return the node that `make` makes; raises UsageError for wrong arguments."""
+    try:
+        rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
+        if strange := remove_ros_args(list(arguments)):
+            raise UsageError(f"unknown argument {strange[0]!r}; parameters are given by --ros-args -p NAME:=VALUE")
+        return make()
+    except (RuntimeError, ValueError, NameValidationException) as error:
+        raise UsageError(f"ROS arguments: {error}") from None
 
 
 def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | None = None) -> list[str]:

@@ -11,13 +11,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 from rclpy._rclpy_pybind11 import RCLError
 from rclpy.duration import Duration
@@ -26,24 +25,19 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from rclpy.serialization import serialize_message
-from rclpy.signals import SignalHandlerOptions
 from rclpy.time import Time
-from rclpy.utilities import remove_ros_args
 from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import PointField
-from std_msgs.msg import Header
 
 from edgefirst_ros.config import SECOND, Model, nanoseconds
 from edgefirst_ros.errors import RecordingError, UsageError, counted, printable
 from edgefirst_ros.messages import Message
 from edgefirst_ros.nodes import play as playing
-from edgefirst_ros.nodes.dataset_messages import DatasetRecording, MakeCloud, fields_of, open_playable, times_of
-from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
+from edgefirst_ros.nodes.parameters import check, declare, open_node, read
 from edgefirst_ros.nodes.play import FAR, NAP, Lateness, RunningTime
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.sources.source import Channel
-from edgefirst_ros.streams import CLOUD, TF_MESSAGE
+from edgefirst_ros.streams import TF_MESSAGE
 
 CLOCK_PERIOD = 10_000_000
 """ns between two messages on /clock."""
@@ -53,10 +47,6 @@ LAST_WAIT = 4.0
 DEPTH = 100
 """QoS depth: messages that a reliable subscriber may lag after, seconds of every topic."""
 TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Z][A-Za-z0-9]*)", re.ASCII)
-MISSING = (
-    "sensor_msgs_py is not installed: point clouds are written by edgefirst-schemas instead; it is part of ROS 2, "
-    f"package ros-{os.environ.get('ROS_DISTRO', 'DISTRO')}-sensor-msgs-py"
-)
 
 
 class PlayerSettings(Model):
@@ -95,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     caught: list[str] = []
     catch_signals(lambda number: caught.append(signal.Signals(number).name))
     try:
-        node = _node(arguments)
+        node = open_node(arguments, partial(rclpy.create_node, "player"))
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         services = threading.Thread(target=executor.spin, name="services", daemon=True)
@@ -109,18 +99,6 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         rclpy.try_shutdown()
     return 0
-
-
-def _node(arguments: Sequence[str]) -> Node:
-    try:
-        rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
-        strange = remove_ros_args(list(arguments))
-        node = rclpy.create_node("player")
-    except (RuntimeError, ValueError, NameValidationException) as error:
-        raise UsageError(f"ROS arguments: {error}") from None
-    if strange:
-        raise UsageError(f"unknown argument {strange[0]!r}; parameters are given by --ros-args -p NAME:=VALUE")
-    return node
 
 
 def play(node: Node, stopped: Callable[[], str]) -> None:
@@ -142,8 +120,7 @@ class _Player:
         self._log = node.get_logger()
         self._settings = settings
         self._stopped = stopped
-        self._make_cloud = cloud_maker()
-        self._recording = open_playable(Path(settings.recording), self._make_cloud)
+        self._recording = open_playable(Path(settings.recording))
         self._outlets = Outlets(node)
         self._diagnostics = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock = node.create_publisher(Clock, "/clock", 10) if settings.clock else None
@@ -183,9 +160,6 @@ class _Player:
                 f"start: {self._settings.start:g} s lie past the end of the recording, which lasts "
                 f"{self._length / SECOND:.3f} s"
             )
-        clouds = any(channel.schema == CLOUD for channel in recording.channels.values())
-        if clouds and isinstance(recording, DatasetRecording) and self._make_cloud is None:
-            self._log.warning(MISSING)
         self._outlets.open(recording.channels.values(), self._settings.topics, own_clock=self._clock is not None)
         for topic, why in self._outlets.skipped.items():
             text = printable(f"{topic} is not published, {why}")
@@ -425,27 +399,3 @@ def _meant(name: str, topic: str) -> bool:
     """True if a name given by the user means a topic of the recording."""
     wanted = name.strip("/")
     return bool(wanted) and any(n == wanted or n.endswith(f"/{wanted}") for n in (topic.strip("/"), ros_name(topic)))
-
-
-def cloud_maker() -> MakeCloud | None:
-    """Return what makes point clouds with sensor_msgs_py; None where that is not installed."""
-    try:
-        from sensor_msgs_py.point_cloud2 import create_cloud, dtype_from_fields
-    except ImportError:
-        return None
-
-    def make(points: NDArray[np.void], stamp: int, frame_id: str) -> bytes:
-        rows, columns = points.shape
-        fields = [
-            PointField(name=name, offset=offset, datatype=kind, count=count)
-            for name, offset, kind, count in fields_of(points)
-        ]
-        step = points.dtype.itemsize
-        # It takes the first axis of points for the width, and knows values of a field side by side as fields alone.
-        flat = points.reshape(-1).view(dtype_from_fields(fields, step))
-        header = Header(stamp=Time(nanoseconds=stamp).to_msg(), frame_id=frame_id)
-        cloud = create_cloud(header, fields, flat)
-        cloud.height, cloud.width, cloud.row_step = rows, columns, step * columns
-        return bytes(serialize_message(cloud))
-
-    return make

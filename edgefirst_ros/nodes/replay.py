@@ -14,12 +14,10 @@ from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
-from rclpy.utilities import remove_ros_args
 
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
-from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, printable
-from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.errors import EdgeFirstError, counted, printable
+from edgefirst_ros.nodes.parameters import check, declare, open_node, read
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 
@@ -122,20 +120,13 @@ def main(arguments: Sequence[str]) -> int:
     caught: list[int] = []
     catch_signals(caught.append)
     try:
-        rest = remove_ros_args(args=list(arguments))
-        if rest:
-            raise UsageError(f"{rest[0]!r}: parameters are given as --ros-args -p NAME:=VALUE")
-        rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
-    except RuntimeError as error:
-        raise UsageError(str(error)) from None
-    try:
-        node = rclpy.create_node("replay")
+        node = open_node(arguments, partial(rclpy.create_node, "replay"))
         try:
             return _replay(node, caught)
         finally:
             node.destroy_node()
     finally:
-        rclpy.shutdown()
+        rclpy.try_shutdown()
 
 
 def _replay(node: Node, caught: list[int]) -> int:

@@ -18,7 +18,8 @@ from std_srvs.srv import Trigger  # noqa: E402
 from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.errors import DatasetError, UsageError  # noqa: E402
-from edgefirst_ros.nodes.capture import CaptureNode, _node  # noqa: E402
+from edgefirst_ros.nodes.capture import CaptureNode  # noqa: E402
+from edgefirst_ros.nodes.parameters import open_node  # noqa: E402
 from edgefirst_ros.pipeline.capture_session import _Capturing  # noqa: E402
 from edgefirst_ros.pipeline.recorder import Results  # noqa: E402
 
@@ -113,7 +114,7 @@ def test_another_node_of_the_same_name_is_told_once(bench: Bench, capfd: pytest.
 @pytest.mark.parametrize("name", ["drive/1", "../evil", "x" * 300, "CON.zip", "ends.zip"])
 def test_a_sequence_that_can_name_nothing_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"^/capture: sequence: .* cannot name a dataset; .* could") as caught:
-        _node(["capture", "--ros-args", "-p", f"sequence:={name}"])
+        open_node(["--ros-args", "-p", f"sequence:={name}"], CaptureNode)
     assert caught.value.exit_code == 2
 
 
@@ -130,6 +131,6 @@ def test_a_sequence_that_can_name_nothing_is_refused(name: str) -> None:
 )
 def test_wrong_parameters_are_refused(arguments: tuple[str, ...], says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        _node(["capture", "--ros-args", *arguments])
+        open_node(["--ros-args", *arguments], CaptureNode)
     assert says in str(caught.value)
     assert caught.value.exit_code == 2
