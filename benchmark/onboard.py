@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Half an hour on board over Zenoh: capture at real time, upload, a network that is gone for minutes, power cuts.
+"""Half an hour on board over Zenoh: capture at real time, upload, a network that is gone for minutes, power cuts,
+health.
 
     python benchmark/onboard.py drive [--minutes 30] [--outage 10 5] [--size 1280 720] [--every 120]
     python benchmark/onboard.py cuts [--rounds 50] [--seed 1]
+    python benchmark/onboard.py status [--times 20] [--bus "ROS 2"]
 
 `drive`: a drive of all topics is published at its own pace on the device's bus; the capture begins a dataset every two
 minutes, sends each to an S3 server (moto), and removes it once its checksums were compared. Server, line to it, router
@@ -11,6 +13,8 @@ is counted against what was published, and each file that goes from the card has
 `cuts`: datasets of a folder are sent, and the process is killed (-9) at random moments, as often as `--rounds` says,
 some while a slow line holds up every answer. After each kill every dataset is whole in the folder or in the bucket,
 and at the end all are in the bucket, each object with the bytes that it had in the folder.
+`status`: `control status` is called so often in each situation of a capture, over Zenoh and ROS 2, four at a time; the
+table shows how often the exit code was the one of the situation.
 
 Needs moto, boto3, obstore and eclipse-zenoh (the extra `test`). Exit code 1 when a bar is missed.
 """
@@ -29,6 +33,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -321,6 +327,81 @@ def killed(options, server, line, temporary):
     )
 
 
+BUSY = "while True: pass"
+BUSES = ("Zenoh", "ROS 2")
+
+
+class Health:
+    """Calls `control status` in situations of a capture on one bus, and notes the exit codes."""
+
+    def __init__(self, way, times, temporary):
+        self._way, self._times, self._out = way, times, temporary / "out"
+        self.found = {}
+
+    def run(self, *arguments):
+        command = [sys.executable, "-m", "edgefirst_ros", *arguments, *self._way]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @contextmanager
+    def beside(self, *commands):
+        """End these processes afterwards."""
+        yield
+        for process in commands:
+            process.terminate()
+        for process in commands:
+            process.wait()
+
+    def capture(self, **settings):
+        given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+        return self.run("capture", "--set", f"out={self._out}", *given)
+
+    def code(self, *_):
+        return self.run("control", "status").wait()
+
+    def ask(self, situation, code, wait=True):
+        """Ask as often as it takes to get into a situation, and then as often as the table says."""
+        deadline = time.monotonic() + 120
+        while wait and self.code() != code and time.monotonic() < deadline:
+            pass
+        with ThreadPoolExecutor(4) as pool:
+            codes = Counter(pool.map(self.code, range(self._times)))
+        self.found[situation, code] = codes
+        say(f"{situation}: {dict(codes)}, load {os.getloadavg()[0]:.0f}")
+
+    def all(self, path):
+        self.ask("nobody there", 1, wait=False)
+        with self.beside(self.capture(autostart="false", min_free_bytes=0)):
+            self.ask("idle on purpose", 0)
+            self.run("control", "start").wait()
+            self.ask("waiting for a camera", 3)
+            with self.beside(self.run("play", str(path), "--loop")):
+                self.ask("recording", 0)
+                with self.beside(*(subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(10))):
+                    self.ask("recording beside ten busy processes", 0, wait=False)
+                self.run("control", "pause").wait()
+                self.ask("paused", 0)
+                self.run("control", "resume").wait()
+            self.ask("publishers gone", 5)
+        with self.beside(self.capture(min_free_bytes=1 << 60), self.run("play", str(path), "--loop")):
+            self.ask("failed: no room on the disk", 4)
+        return self.found
+
+
+def status(options, patch, temporary):
+    path, bus = temporary / recording_name("maivin-live", START), Zenoh({})
+    write_recording(path, Recipe(seconds=4, size=(320, 180), gop=15, topics=("camera", "gps")))
+    patch.setenv("ROS_DOMAIN_ID", str(random.randrange(1, 100)))
+    patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    ways = {way: [] if way == "ROS 2" else ["--zenoh", bus.endpoint] for way in options.bus or BUSES}
+    found = {way: Health(arguments, options.times, temporary / way).all(path) for way, arguments in ways.items()}
+    bus.close()
+    say(f"{'situation':40} {'exit code':>9} " + " ".join(f"{way:>10}" for way in ways))
+    for situation, code in found[next(iter(ways))]:
+        shares = [f"{found[way][situation, code][code]} of {options.times}" for way in ways]
+        say(f"{situation:40} {code:9} " + " ".join(f"{share:>10}" for share in shares))
+    return all(codes == {code: options.times} for one in found.values() for (_, code), codes in one.items())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
@@ -336,6 +417,10 @@ def main():
     one.add_argument("--cuts", type=int, default=5)
     one.add_argument("--seed", type=int, default=1)
     one.set_defaults(run=cuts)
+    one = verbs.add_parser("status")
+    one.add_argument("--times", type=int, default=20)
+    one.add_argument("--bus", action="append", choices=BUSES)
+    one.set_defaults(run=status)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, pytest.MonkeyPatch.context() as patch:
         return 0 if options.run(options, patch, Path(temporary)) else 1
