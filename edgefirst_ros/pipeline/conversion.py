@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from edgefirst_ros.config import SECOND, Rig, Settings, StreamSettings
+from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import Counts, Progress, quiet
 from edgefirst_ros.dataset.grouping import GroupRule
@@ -21,7 +21,6 @@ from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, 
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError, counted
-from edgefirst_ros.limits import Limits
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
@@ -33,63 +32,9 @@ from edgefirst_ros.sources.topics import option_of
 from edgefirst_ros.sync.align import Skews
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
     from edgefirst_ros.dataset.regroup import GroupCounts
     from edgefirst_ros.dataset.summary import DatasetSummary
-
-
-class Options(TypedDict, total=False):
-    """The fields of `Settings` by keyword; what each is for is stated there."""
-
-    rig: Rig | Mapping[str, object] | None
-    reference_topic: Sequence[str] | str | None
-    gps_topic: str | None
-    imu_topic: str | None
-    model_topic: str | None
-    lidar_topic: str | None
-    radar_topic: str | None
-    cube_topic: str | None
-    pose_topic: str | None
-    strict_topics: bool
-    time_base: Literal["auto", "publish", "header", "log"]
-    start: float | str | None
-    end: float | str | None
-    rate: float | None
-    keyframes: bool
-    prefer: Literal["model"] | None
-    require: Sequence[str]
-    sensors: Sequence[str]
-    tolerance: float
-    no_reuse: bool
-    streams: Mapping[str, StreamSettings | Mapping[str, object]]
-    lookahead: float
-    max_gap: float
-    heading_from_imu: bool
-    radar_points: Literal["targets", "clusters"]
-    radar_fields: Literal["message", "documented"]
-    pcd: Literal["binary", "binary_compressed", "ascii"]
-    lidar_images: bool
-    decoder: Literal["software", "auto", "v4l2m2m"]
-    camera_format: Literal["jpeg", "png"]
-    jpeg_quality: int
-    max_width: int | None
-    picture_hook: str | None
-    min_score: float
-    label_map: Mapping[str, str]
-    masks: bool
-    polygons: bool
-    degradation: bool
-    schema_version: Literal["2025.10", "2026.04", "2026.10"]
-    layout: Literal["zip", "directory"]
-    split: Mapping[str, float]
-    split_block: float
-    split_gap: float
-    stable: bool
-    group: Mapping[str, Sequence[str]]
-    jobs: int
-    limits: Limits | Mapping[str, object]
 
 
 _GONE = (errno.ESTALE, errno.ENOENT, errno.ENOTCONN)
@@ -241,7 +186,7 @@ def convert(
     resume: bool = False,
     progress: Progress | None = None,
     one_of_many: bool = False,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Outcome:
     """Convert recordings to one EdgeFirst dataset in the folder `out`.
 
@@ -378,7 +323,10 @@ class _Run:
                     sequence: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
                     for sequence, topic in zip(planned.sequences, self._references, strict=True)
                 }
-                self._check_labels(given.label, [each.calibration.labels for each in found.values()])
+                try:
+                    self._facts.check_labels(each.calibration.labels for each in found.values())
+                except UsageError as error:
+                    raise UsageError(f"{given.label}: {error}") from error
                 if self._settings.strict_topics:
                     refuse_unused(given.label, unused_in(found.values()))
         except (RecordingError, UsageError) as error:
@@ -409,12 +357,6 @@ class _Run:
                 self._facts.end()
         self._sources += len(given.files)
         self._duration += max(conclusions.duration for conclusions in found.values()) / SECOND
-
-    def _check_labels(self, label: str, models: Sequence[Sequence[str] | None]) -> None:
-        try:
-            self._facts.check_labels(models)
-        except UsageError as error:
-            raise UsageError(f"{label}: {error}") from error
 
     def _note(self, found: FirstPass, label: str) -> None:
         self._notes += [f"{label}: {note}" for note in found.roles.notes]

@@ -111,13 +111,10 @@ class SequenceFacts:
         columns |= {part: topic for part, topic in results if topic not in (None, roles.reference)}
         return {REFERENCE: roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
-    def _info_of(self, camera: str) -> dict[str, Any] | None:
-        scaling = self.scalings.get(camera, Scaling())
-        return scaling.of(self.calibration.info_of(camera))
-
     def described(self) -> dict[str, Any]:
         """Metadata of the sequence."""
-        infos = {key: self._info_of(key) for key in (CAMERA, *sorted(self.roles.cameras.keys() - {CAMERA}))}
+        cameras = (CAMERA, *sorted(self.roles.cameras.keys() - {CAMERA}))
+        infos = {key: self.scalings.get(key, Scaling()).of(self.calibration.info_of(key)) for key in cameras}
         camera_info, transforms = infos.pop(CAMERA), self.calibration.static_transforms
         source = {key: value for key, value in self.pose.items() if key != "frame"}
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
