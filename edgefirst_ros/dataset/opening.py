@@ -11,7 +11,7 @@ import zipfile
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from edgefirst_ros.dataset.names import DatasetPaths, Member, find, parse_member
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
@@ -21,7 +21,6 @@ from edgefirst_ros.dataset.storage.zip_read import (
     LOCAL,
     LOCAL_MARK,
     Archive,
-    ByteStream,
     Container,
     Upcoming,
     open_container,
@@ -29,6 +28,9 @@ from edgefirst_ros.dataset.storage.zip_read import (
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 AT_ONCE = 8 << 20
 """Bytes of a table fetched by one request."""
@@ -247,14 +249,38 @@ class RemoteArchive(Archive):
         return self.pread(size, start + begins)
 
 
-class _Tail(ByteStream):
-    """The object as a stream whose end, which was fetched, needs no further request."""
+class _Tail(io.RawIOBase):
+    """The object as a file whose end, which was fetched, needs no further request; raises as `RemoteArchive.pread`."""
 
     def __init__(self, archive: RemoteArchive, tail: bytes) -> None:
-        super().__init__(archive)
-        self._tail, self._begins = tail, archive.file_size - len(tail)
+        self._archive, self._tail, self._at = archive, tail, 0
+        self._begins = archive.file_size - len(tail)
 
-    def _fetch(self, size: int, offset: int) -> bytes:
-        if offset >= self._begins:
-            return self._tail[offset - self._begins :][:size]
-        return super()._fetch(size, offset)
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Seek to an offset; OSError for one before the start."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._archive.file_size}[whence]
+        if base + offset < 0:
+            raise OSError("a place before its start")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Read the bytes that are left, at most those that `buffer` holds."""
+        view = memoryview(buffer).cast("B")
+        size = max(0, min(len(view), self._archive.file_size - self._at))
+        if self._at >= self._begins:
+            data = self._tail[self._at - self._begins :][:size]
+        else:
+            data = self._archive.pread(size, self._at)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)

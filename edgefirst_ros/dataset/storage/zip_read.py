@@ -6,7 +6,6 @@ Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local header), 4.3.12 to 4.3.16 (cen
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 import re
@@ -16,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    pass
 
 
 LOCAL_MARK, CENTRAL_MARK, END_MARK, END64_MARK = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06"
@@ -249,51 +248,6 @@ def _wide(
     return columns[0], columns[1], columns[2]
 
 
-class ByteSource(Protocol):
-    """What has a size and gives bytes at an offset."""
-
-    file_size: int
-    """Bytes."""
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """Return `size` bytes from `offset` on."""
-
-
-class ByteStream(io.RawIOBase):
-    """A source as a file; raises what its `pread` raises."""
-
-    def __init__(self, source: ByteSource) -> None:
-        self._source, self._at = source, 0
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Seek to an offset; OSError for one before the start."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.file_size}[whence]
-        if base + offset < 0:
-            raise OSError("a place before its start")
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Buffer) -> int:
-        """Read the bytes that are left, at most those that `buffer` holds."""
-        view = memoryview(buffer).cast("B")
-        data = self._fetch(max(0, min(len(view), self._source.file_size - self._at)), self._at)
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-    def _fetch(self, size: int, offset: int) -> bytes:
-        return self._source.pread(size, offset) if size else b""
-
-
 # What zipfile raises on bytes that are not an archive.
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OSError, IndexError)
 
@@ -343,8 +297,8 @@ class Archive:
             self.file_size = os.fstat(self._fd).st_size
         except OSError as error:
             raise DatasetError(f"{path}: cannot be accessed: {error}") from error
-        with io.BufferedReader(ByteStream(self), 1 << 16) as handle:
-            self._index_members(cast("IO[bytes]", handle))
+        with open(self._fd, "rb", closefd=False) as handle:
+            self._index_members(handle)
 
     def _index_members(self, handle: IO[bytes]) -> None:
         """Read the directory: that of a plain ZIP as columns, which take a fraction of the time and memory."""
