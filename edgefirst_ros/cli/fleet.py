@@ -170,11 +170,10 @@ def status(
     """
     import polars as pl
 
-    from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.catalogue import current, write_catalogue
     from edgefirst_ros.fleet.state import USABLE, Layout
 
-    layout = Layout(Location.of(place))
+    layout = Layout.of(place)
     states = current(layout, lambda text: print(one_line(text), file=sys.stderr))
     if not len(states):
         raise DatasetError(f"{place}: not the folder of a fleet; edgefirst-ros fleet convert makes one")
@@ -228,12 +227,10 @@ def validate(
 
     Exit codes: 0 without errors (with --strict also without warnings), 1 otherwise, 2 wrong usage.
     """
-    from edgefirst_ros.dataset.objects.location import Location
-    from edgefirst_ros.fleet.datasets import finished_datasets
-    from edgefirst_ros.fleet.each import validate_one
+    from edgefirst_ros.fleet.datasets import finished_datasets, validate_one
     from edgefirst_ros.fleet.state import Layout
 
-    layout = Layout(Location.of(place))
+    layout = Layout.of(place)
     datasets = finished_datasets(layout, where)
     records = results(validate_one, layout, datasets, cluster, workers, quiet=as_json, strict=strict, scratch=scratch)
     conclude(records, as_json=as_json)
@@ -260,12 +257,11 @@ def merge(
 
     Exit codes: 0 complete, 1 no dataset written, 2 wrong usage, 3 finished with loss (the notes list it).
     """
-    from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets, merge_fleet, of_one_kind
     from edgefirst_ros.fleet.state import Layout
 
     rule = rule_of(context, assignments or ())
-    layout = Layout(Location.of(place))
+    layout = Layout.of(place)
     datasets = of_one_kind(finished_datasets(layout, where))
     with progress(quiet=as_json) as report:
         made = merge_fleet(
@@ -318,13 +314,12 @@ def export(
     Exit codes: 0 all exported, 1 no dataset exported, 2 wrong usage, 3 some were not exported.
     """
     from edgefirst_ros.dataset.objects.location import Location
-    from edgefirst_ros.fleet.datasets import finished_datasets, of_one_kind
-    from edgefirst_ros.fleet.each import export_one, export_together
+    from edgefirst_ros.fleet.datasets import export_one, export_together, finished_datasets, of_one_kind
     from edgefirst_ros.fleet.state import Layout
 
     if to not in SYSTEMS:
         raise UsageError(f"unknown format {to!r}; known: {', '.join(SYSTEMS)}")
-    layout = Layout(Location.of(place))
+    layout = Layout.of(place)
     datasets = of_one_kind(finished_datasets(layout, where))
     target = str(Location.of(out))
     if SYSTEMS[to].joins:
@@ -370,12 +365,12 @@ def report(
     from functools import partial
     from typing import cast
 
-    from edgefirst_ros.dataset.objects.location import Location, ObjectPath
+    from edgefirst_ros.dataset.objects.location import ObjectPath
     from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
     from edgefirst_ros.fleet.state import Layout
     from edgefirst_ros.report.run import Wanted, report_all
 
-    layout = Layout(Location.of(place))
+    layout = Layout.of(place)
     failed = failed_recordings(layout, where)
     try:
         datasets = finished_datasets(layout, where)
@@ -462,7 +457,7 @@ def results(
 ) -> list[Mapping[str, Any]]:
     """Run `function` on each dataset; return its record of each, sorted by name."""
     from edgefirst_ros.fleet.dask_engine import dask_engine
-    from edgefirst_ros.fleet.each import for_each
+    from edgefirst_ros.fleet.datasets import for_each
 
     if cluster is not None and workers is not None:
         raise UsageError("--cluster and --workers cannot be combined: the cluster has its own workers")

@@ -25,6 +25,11 @@ class Layout:
 
     root: Location
 
+    @classmethod
+    def of(cls, place: str) -> Layout:
+        """Return the paths below the DST that a user names. Raises UsageError."""
+        return cls(Location.of(place))
+
     @property
     def states(self) -> Location:
         """Prefix of the keys of all states."""

@@ -17,7 +17,7 @@ from edgefirst_ros.counts import quiet
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import download, open_store
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.fleet import each
+from edgefirst_ros.fleet import datasets as each
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress
 from edgefirst_ros.fleet.datasets import END, FleetDataset, finished_datasets, merge_fleet, of_one_kind, shards
 from edgefirst_ros.fleet.state import Layout

@@ -9,7 +9,7 @@ from fleet_tasks import Here
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import EdgeFirstError
-from edgefirst_ros.fleet import each
+from edgefirst_ros.fleet import datasets as each
 from edgefirst_ros.fleet.converting import Conversion
 from edgefirst_ros.fleet.datasets import FleetDataset
 from edgefirst_ros.fleet.state import Layout, Location
