@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset of two cameras, two lidars and poses, through every step after its conversion."""
 
+import io
 import json
 import os
 import re
 import shutil
+import zipfile
 from collections import Counter
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ import pytest
 from bags import REAR, write_two_of_each
 from late import late
 from logged import rows
+from PIL import Image
 from pose_recordings import ODOMETRY, add_messages, poses
 from same_dataset import adds_up, frames, members
 
@@ -227,6 +230,58 @@ def test_annotations_in_other_formats_come_back_beside_it(rigged, tmp_path, suff
     back = migrate(there.out, paths.arrow, overwrite=True)
     assert (there.exit_code, back.exit_code) == (0, 0)
     assert_whole(paths, rigged.paths)
+
+
+def spoil(kind, change):
+    """A member of frame 7 that `change` makes of the members of the frame, by kind."""
+
+    def write(path):
+        stored = members(path)
+        own = {name.partition(".")[2]: data for name, data in stored.items() if "_007." in name}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in stored.items():
+                new = change(own) if name.endswith(f"_007.{kind}") else data
+                if new is not None:
+                    archive.writestr(name, new)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"),
+    [
+        ("REF005", spoil("camera-left.jpeg", lambda own: None)),
+        ("REF005", spoil("lidar-rear.pcd", lambda own: None)),
+        ("IMG001", spoil("camera-left.jpeg", lambda own: own["camera-left.jpeg"][:300])),
+        ("IMG002", spoil("camera-left.jpeg", lambda own: own["camera.jpeg"])),
+        ("IMG003", spoil("camera-left.jpeg", lambda own: without_exif(own["camera-left.jpeg"]))),
+        ("PCD001", spoil("lidar-rear.pcd", lambda own: own["lidar-rear.pcd"][:-1])),
+    ],
+)
+def test_validate_finds_a_fault_in_a_member_of_an_instance(rigged, tmp_path, rule, wrong):
+    paths = copied(rigged, tmp_path / "out")
+    wrong(paths.container)
+    found = [(one.rule, one.place, one.message) for one in validate(paths.container).findings]
+    assert any(one[0] == rule and ("left" in str(one) or "rear" in str(one)) for one in found), found
+
+
+def test_validate_compares_the_stamp_of_another_camera_with_its_own(rigged, tmp_path):
+    paths = copied(rigged, tmp_path / "out")
+    stored = members(paths.container)
+    with zipfile.ZipFile(paths.container, "w") as archive:
+        for name, data in stored.items():
+            archive.writestr(
+                name, stored[name.replace("_007.", "_008.")] if name.endswith("_007.camera-left.jpeg") else data
+            )
+    found = [(one.rule, one.place) for one in validate(paths.container).findings if one.rule.startswith("IMG")]
+    assert found == [("IMG005", "drive/drive_007.camera-left.jpeg")]
+
+
+def without_exif(data):
+    with Image.open(io.BytesIO(data)) as picture:
+        plain = io.BytesIO()
+        picture.save(plain, "JPEG")
+    return plain.getvalue()
 
 
 # ---- looking -------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from edgefirst_ros.dataset.tables.values import is_valid
 from edgefirst_ros.dataset.verdict import Check, Level, worst
 from edgefirst_ros.errors import DatasetError, counted, printable
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.streams import of_column
 
 Severity = Literal["error", "warning"]
 KEPT = 100
@@ -184,10 +185,11 @@ class FrameRow:
     """Columns of one frames row that members are compared with."""
 
     timestamp: int | None
-    size: tuple[int, ...] | None
     position: tuple[float, float] | None
     companions: dict[str, int]
     """{companion: stamp in ns}, existing ones only."""
+    sizes: dict[str | None, tuple[int, ...]]
+    """{camera: width and height of its picture}, existing ones only; None: that of the frames."""
 
 
 @dataclass
@@ -372,13 +374,15 @@ class Subject:
         """{sample: its row of the frames table}, the last of several."""
         found = {}
         stamps = [f"{base}_timestamp" for base in self.companions]
+        sizes: dict[str | None, str] = {None: "size"}
+        sizes |= {base: f"{base}_size" for base in self.companions if of_column(base).form == "camera"}
         for row in self.framed.iter_rows(named=True):
             place = row["latitude"], row["longitude"]
             found[key_of(row)] = FrameRow(
                 row["timestamp"],
-                None if row["size"] is None else tuple(row["size"]),
                 None if None in place else place,
                 {name.removesuffix("_timestamp"): row[name] for name in stamps if row[name] is not None},
+                {base: tuple(row[name]) for base, name in sizes.items() if row[name] is not None},
             )
         return found
 

@@ -172,8 +172,9 @@ def whole(view: View) -> Iterator[str]:
 @member_rule("IMG002", "error", "pictures have the size that the tables say")
 def sizes(view: View) -> Iterator[str]:
     """Compared with the frames table; REF007 compares the annotations with that."""
-    if is_camera(view) and view.row and view.row.size and view.notes["size"] != view.row.size:
-        yield f"is {_by(view.notes['size'])}, the frames table says {_by(view.row.size)}"
+    size = view.row.sizes.get(streams.of_kind(view.kind).column) if is_camera(view) and view.row else None
+    if size is not None and view.notes["size"] != size:
+        yield f"is {_by(view.notes['size'])}, the frames table says {_by(size)}"
 
 
 @member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF")
@@ -192,9 +193,12 @@ def described(view: View) -> Iterator[str]:
 
 @member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to")
 def same_sample(view: View) -> Iterator[str]:
-    """A picture under another's name is worse than none."""
+    """A picture under another's name is worse than none. Other cameras of a rig count their own pictures."""
     exif = view.notes.get("exif")
-    if view.key and exif and exif.frame is not None and (exif.sequence, exif.frame) != view.key:
+    if not view.key or not exif or exif.frame is None:
+        return
+    other = streams.of_kind(view.kind).instance is not None
+    if exif.sequence != view.key.name or (exif.frame != view.key.frame and not other):
         yield f"EXIF says {exif.sequence!r} frame {exif.frame}"
 
 
@@ -202,15 +206,22 @@ def same_sample(view: View) -> Iterator[str]:
 def same_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     exif = view.notes.get("exif")
-    if view.row and exif and exif.frame is not None and exif.stamp != view.row.timestamp:
-        yield f"EXIF says {exif.stamp} ns, the frames table {view.row.timestamp}"
+    if view.row is None or exif is None or exif.frame is None:
+        return
+    column = streams.of_kind(view.kind).column
+    stamp = view.row.timestamp if column is None else view.row.companions.get(column)
+    if exif.stamp != stamp and (stamp is not None or column is None):
+        yield f"EXIF says {exif.stamp} ns, the frames table {stamp}"
 
 
 @member_rule("IMG006", "error", "EXIF has the position that the frames table has")
 def same_position(view: View) -> Iterator[str]:
-    """Only for pictures with our comment: another tool may have written its own position."""
+    """Only for pictures with our comment: another tool may have written its own position.
+
+    The table has no positions at the stamps of other cameras.
+    """
     exif = view.notes.get("exif")
-    if view.row is None or exif is None or exif.frame is None:
+    if view.row is None or exif is None or exif.frame is None or streams.of_kind(view.kind).instance is not None:
         return
     found = None if exif.latitude is None or exif.longitude is None else (exif.latitude, exif.longitude)
     wanted = view.row.position
@@ -281,7 +292,7 @@ def cloud_axes(view: View) -> Iterator[str]:
 
 def is_camera(view: View) -> bool:
     """True for a whole camera picture; IMG001 has processed it before."""
-    return view.kind in streams.CAMERA.kinds and "size" in view.notes
+    return streams.form_of(view.kind) == "camera" and "size" in view.notes
 
 
 def _by(size: tuple[int, ...]) -> str:
