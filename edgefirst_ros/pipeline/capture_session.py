@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.config.load import explain, load, read_values, setting_fields
+from edgefirst_ros.config.load import explain, load, nearest, read_values, setting_fields
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
@@ -34,7 +34,9 @@ def load_capture(
     `texts`: settings by full name, as `load` takes them. Raises UsageError that names the wrong one.
     """
     own = LiveSettings.model_fields
-    texts = texts or {}
+    texts, known = texts or {}, setting_fields(Settings, LiveSettings)
+    if unknown := next((name for name in texts if name not in known), None):
+        raise UsageError(f"--set: unknown setting {unknown[:80]!r}{nearest(unknown, known)}")
     settings = load(path, texts={name: text for name, text in texts.items() if name not in own})
     fields = setting_fields(LiveSettings)
     given = {

@@ -232,6 +232,8 @@ def test_a_sequence_whose_name_is_no_name_of_a_file_is_refused(name):
 
 
 def test_what_is_wrong_is_named_with_where_it_was_said(tmp_path):
+    with pytest.raises(UsageError, match="--set: unknown setting 'outt'; did you mean 'out'"):
+        load_capture(None, {"outt": "x"})
     path = tmp_path / "capture.yaml"
     path.write_text("depth: 0\n")
     with pytest.raises(UsageError, match=rf"{path}: depth: expected a whole number at least 1"):
