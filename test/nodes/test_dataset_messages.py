@@ -10,7 +10,7 @@ from edgefirst_ros.messages import decode, header_stamp
 from edgefirst_ros.nodes.dataset_messages import DatasetRecording, open_playable, times_of
 from edgefirst_ros.sources.mcap import McapRecording
 
-SMALL = {"seconds": 1.0, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
+SMALL = {"seconds": 1.0, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from edgefirst_ros.messages import header_stamp  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
 from edgefirst_ros.sources.topics import STATICS  # noqa: E402
 
-SMALL = {"seconds": 2.0, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
+SMALL = {"seconds": 2.0, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
 PATIENT = {"lookahead": 3.0}
 """For what is compared with conversions: processes of a busy machine do not run for a second at times."""
 CAMERA = "/camera/h264"

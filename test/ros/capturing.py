@@ -35,7 +35,7 @@ from waiting import LONG
 from edgefirst_ros.sources.mcap import McapRecording
 
 NODE = ("-m", "edgefirst_ros", "capture", "--ros-args")
-SMALL = {"size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
+SMALL = {"size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
 CAMERA = "/camera/h264"
 FEW = {"topics": ["camera", "radar/targets", "gps", "imu"], **SMALL}
 ALONE = {"topics": ["camera"], **SMALL}

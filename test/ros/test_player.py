@@ -33,7 +33,7 @@ from edgefirst_ros.nodes.player import message_type, profile, ros_name  # noqa: 
 
 ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
-SMALL = {"seconds": 3, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "foreign_channel": True}
+SMALL = {"seconds": 3, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "foreign_channel": True}
 IMU = {"seconds": 1, "topics": ("imu", "gps")}
 
 

@@ -23,7 +23,7 @@ from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.config import ReplaySettings, Settings  # noqa: E402
 
 NODE = ("-m", "edgefirst_ros", "replay", "--ros-args")
-SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
+SMALL = {"seconds": 2, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
 MUCH = {"seconds": 30, "size": (640, 360), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
 SLOW = ("-p", "camera_format:=png", "-p", "jobs:=1")
 """Together they take many seconds."""
