@@ -62,7 +62,7 @@ def test_one_that_cannot_be_used_is_recorded_and_does_not_end_the_others(drives,
     assert validate(first.paths.container).ok
     before = files(tmp_path / "out")
     again = convert(given, tmp_path / "out", name="d", resume=True)
-    assert "it was finished already; nothing was done" in again.notes
+    assert "the dataset was already complete, and stays as it is" in again.notes
     assert f"{bad.name}: not converted: {left['why']}" in again.notes
     assert (again.exit_code, again.samples) == (3, first.samples)
     assert files(tmp_path / "out") == before

@@ -158,7 +158,7 @@ def test_a_finished_dataset_has_no_pace(recordings, tmp_path, command):
     arguments = [*command, "convert", recordings[0], "-o", tmp_path, "--name", "drive", "--resume"]
     said = [subprocess.run(arguments, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     assert ["real time" in text for text in said] == [True, False]
-    assert ["finished already" in text for text in said] == [False, True]
+    assert ["was already complete" in text for text in said] == [False, True]
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])
