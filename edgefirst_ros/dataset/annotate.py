@@ -141,19 +141,7 @@ def _before(dataset: Written) -> Annotations:
         )
     table = open_annotations(file, dataset.limits)
     before = Annotations(file, source=_rows(dataset.annotations, table.metadata))
-    if before.version not in schema.WRITABLE:
-        raise DatasetError(
-            f"{file}: schema {before.version} cannot be written; known: {', '.join(schema.WRITABLE)}; "
-            "convert the annotations with edgefirst-ros migrate"
-        )
-    for key in schema.METADATA:
-        there = key.column in table.schema.names and (schema.has_metadata(before.version) or key.name in table.metadata)
-        found = table.metadata.get(key.name, key.default)
-        if there and key.written is not None and found != key.written:
-            raise DatasetError(
-                f"{file}: {key.name} is {found}, annotations are written with {key.written} alone; convert them with "
-                "edgefirst-ros migrate"
-            )
+    schema.check_writable(file, before.version, table.metadata, table.schema.names)
     return before
 
 
@@ -262,17 +250,5 @@ def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) ->
         "polygon": found.filled.get("polygon", 0)
     }
     written = choose_columns(found, columns)
-    metadata = labels.metadata(given.metadata)
-    kept = {key.name: key for key in schema.METADATA}
-    stated = {
-        name: value
-        for name, value in metadata.items()
-        if name not in kept or kept[name].column is None or kept[name].column in written
-    }
-    if schema.has_metadata(version):
-        for key in schema.METADATA:
-            if key.written is not None and key.column in written and key.column is not None:
-                stated.setdefault(key.name, key.written)
-    rank = {key.name: number for number, key in enumerate(schema.METADATA)}
-    ordered = dict(sorted(stated.items(), key=lambda item: rank.get(item[0], len(rank))))
-    write_rows(batches, file, ".arrow", written, found.categories, ordered, version)
+    metadata = schema.stated(version, labels.metadata(given.metadata), written)
+    write_rows(batches, file, ".arrow", written, found.categories, metadata, version)

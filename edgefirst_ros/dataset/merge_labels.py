@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,13 +90,16 @@ class MergeInput:
         if path is None:
             return
         found = read_annotations(path, limits=limits)
-        table = self._read(found).table
+        table = AnnotationRows(found, limits).table
         self.version, self.metadata = found.version, dict(found.metadata)
         if found.nested and "box2d" in found.columns:
             self.metadata = {**self.metadata, "box2d_format": found.layout}
-        if self.version not in schema.WRITABLE:
-            raise DatasetError(f"{path}: schema {self.version} cannot be merged; known: {', '.join(schema.WRITABLE)}")
-        self._check_forms(path, table.column_names)
+        if self.dataset.lacks_axes:
+            raise DatasetError(
+                f"{path}: does not state the axes of box3d, which earlier versions wrote in those of a sensor; turn "
+                "them with edgefirst-ros migrate --box3d-axes optical"
+            )
+        schema.check_writable(path, self.version, self.metadata, table.column_names)
         self.classes = self._classes()
         named = [_column(table, name) for name in ("label", "label_index") if name in table.column_names]
         self.pairs = pairs_of(self.metadata, pl.DataFrame(named))
@@ -118,13 +120,11 @@ class MergeInput:
     def opened(self) -> Iterator[None]:
         """Hold the annotation rows, for `rows` and `keys`: of one part at a time, as they take the memory."""
         if self._path is not None:
-            self._rows = self._read(read_annotations(self._path, limits=self.dataset.limits))
+            limits = self.dataset.limits
+            self._rows = AnnotationRows(read_annotations(self._path, limits=limits), limits)
             self._rows.prepare(self)
         yield
         self._rows = None
-
-    def _read(self, found: Annotations) -> AnnotationRows:
-        return AnnotationRows(found, self.dataset.limits)
 
     def _classes(self) -> list[str] | None:
         """Return the names of pixel values of masks of classes."""
@@ -136,23 +136,6 @@ class MergeInput:
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset, while `opened`; None without any."""
         return None if self._rows is None else self._rows.of(key, timestamp)
-
-    def _check_forms(self, file: Path, columns: Sequence[str]) -> None:
-        """Raise DatasetError if the file has other conventions (box layout, orders) than datasets written here."""
-        if self.dataset.lacks_axes:
-            raise DatasetError(
-                f"{file}: does not state the axes of box3d, which earlier versions wrote in those of a sensor; turn "
-                "them with edgefirst-ros migrate --box3d-axes optical"
-            )
-        for key in schema.METADATA:
-            said = schema.has_metadata(self.version) or key.name in self.metadata
-            if said and key.column in columns and key.written is not None:
-                found = self.metadata.get(key.name, key.default)
-                if found != key.written:
-                    raise DatasetError(
-                        f"{file}: {key.name} is {found}, datasets are merged with {key.written} alone; "
-                        "convert the annotations with edgefirst-ros migrate"
-                    )
 
 
 def _column(table: pa.Table, name: str) -> pl.Series:

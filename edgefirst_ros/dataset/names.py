@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -412,7 +413,7 @@ class MemberIndex:
 
     def __init__(self) -> None:
         self.recent: list[str] = []
-        self._frames: dict[str, FrameSet] = {}
+        self._frames = defaultdict[str, FrameSet](FrameSet)
         """The frames that have a kind of member."""
 
     def add(self, name: str) -> Member:
@@ -427,9 +428,7 @@ class MemberIndex:
 
     def note(self, member: Member) -> bool:
         """Add a member; return False if it was added before."""
-        frames = self._frames.get(member.kind)
-        if frames is None:
-            frames = self._frames[member.kind] = FrameSet()
+        frames = self._frames[member.kind]
         if (member.sequence, member.frame) in frames:
             return False
         frames.add(member.sequence, member.frame)

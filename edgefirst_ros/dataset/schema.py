@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.streams import SENSORS, Sensor, of_column, of_columns
 
 VERSIONS = ("2025.01", "2025.10", "2026.04", "2026.10")
@@ -169,6 +171,29 @@ def stated_version(metadata: Mapping[str, str], fields: pa.Schema) -> str:
 def has_metadata(version: str) -> bool:
     """True if files of this version carry file metadata."""
     return any(key.since <= version for key in METADATA)
+
+
+def stated(version: str, given: Mapping[str, str | None], columns: Collection[str]) -> dict[str, str]:
+    """Return file metadata in the order of the format: as given, else as they are written here; None stays out.
+
+    Those about a column that is not in `columns` stay out too.
+    """
+    own = has_metadata(version)
+    every = {key.name: key.written if own else None for key in METADATA} | dict(given)
+    left_out = {key.name for key in METADATA if key.column is not None and key.column not in columns}
+    return {name: value for name, value in every.items() if value is not None and name not in left_out}
+
+
+def check_writable(file: Path, version: str, metadata: Mapping[str, str], columns: Collection[str]) -> None:
+    """Raise DatasetError if a table has a version or conventions (box layout, orders) that are not written here."""
+    wrong = "" if version in WRITABLE else f"schema {version} cannot be written; known: {', '.join(WRITABLE)}"
+    for key in METADATA:
+        found = metadata.get(key.name, key.default)
+        said = key.column in columns and (has_metadata(version) or key.name in metadata)
+        if said and key.written not in (None, found):
+            wrong = wrong or f"{key.name} is {found}, only {key.written} is written"
+    if wrong:
+        raise DatasetError(f"{file}: {wrong}; convert the annotations with edgefirst-ros migrate")
 
 
 def lacks_axes(names: Collection[str], metadata: Mapping[str, Any], software: Any) -> bool:

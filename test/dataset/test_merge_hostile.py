@@ -267,7 +267,7 @@ def test_a_dataset_without_annotations_is_merged_with_one_that_has_some(tmp_path
 @pytest.mark.parametrize(
     ("key", "text", "told"),
     [
-        ("schema_version", "2031.01", r"schema 2031\.01 cannot be merged; known: .*2026\.04"),
+        ("schema_version", "2031.01", r"schema 2031\.01 cannot be written; known: .*2026\.04"),
         ("labels", '{"car": 1}', "metadata labels is not a list of texts"),
         ("labels", "[1, 2]", "metadata labels is not a list of texts"),
     ],

@@ -359,10 +359,7 @@ def seal_annotations(
             "labels": None if labels is None else json_text(list(labels)),
             **stated,
         }
-        for key in schema.METADATA:
-            value = given.get(key.name, key.written)
-            if value is not None and (key.column is None or key.column in columns):
-                metadata[key.name] = value
+        metadata = schema.stated(version, given, columns)
     return _seal(journal, out, columns, found.categories, metadata, version)
 
 
