@@ -140,7 +140,7 @@ def test_stop_completes_the_dataset_and_start_begins_another(drive):
     names = [Path(path).name for path in drive.session.status()["finished"]]
     assert names[0] == "one.zip"
     assert names[1].startswith("wagon_2")
-    assert drive.session.finished == [str(Path(drive.session.live.out) / name) for name in names]
+    assert [one["dataset"] for one in drive.session.outcomes] == [str(Path(drive.session.live.out) / name) for name in names]
     assert drive.session.exit_code == 0
     assert drive.system.closed == 1
 
@@ -228,7 +228,7 @@ def test_what_goes_wrong_at_the_end_is_an_error_in_the_log(recording, tmp_path, 
     drive.session.deactivate()
     (told,) = [text for level, text in drive.system.log if level == "error"]
     assert "bytes are free" in told
-    assert (drive.session.exit_code, drive.session.finished) == (1, [])
+    assert (drive.session.exit_code, drive.session.outcomes) == (1, [])
     assert drive.session.state is SessionState.INACTIVE
 
 
