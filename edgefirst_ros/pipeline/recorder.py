@@ -140,12 +140,14 @@ class _Requested:
     """Time of the start command, ns."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Full:
     """The disk is full: a dataset begins once there is room."""
 
     needed: int
     """Bytes that must be free."""
+    paused: bool
+    """True while no dataset may begin: it was full during a pause."""
 
 
 @dataclass(slots=True)
@@ -250,7 +252,8 @@ class Recorder:
 
         A pause ends.
         """
-        if self.pause(paused=False):
+        if isinstance(self._current, _Recording):
+            self.pause(paused=False)
             return
         self._results.failure = None
         if self._clock.base is None:
@@ -273,10 +276,11 @@ class Recorder:
 
     def pause(self, *, paused: bool) -> bool:
         """Make no samples of the messages that come, until it ends the pause; False if there is no dataset."""
-        if not isinstance(self._current, _Recording):
+        if not isinstance(self._current, (_Recording, _Full)):
             return False
         self._current.paused = paused
-        self._current.dataset.pause(paused=paused)
+        if isinstance(self._current, _Recording):
+            self._current.dataset.pause(paused=paused)
         return True
 
     def stop(self) -> list[Future[Completed]]:
@@ -303,18 +307,19 @@ class Recorder:
         reason = describe_error(error)
         self._results.fail(reason)
         self._on_event(f"the dataset ends here: {reason}")
+        paused = isinstance(self._current, _Recording) and self._current.paused
         self._end()
         if is_full(error):
-            self._wait_for_room()
+            self._wait_for_room(paused=paused)
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_room(self, *, paused: bool = False) -> None:
         keep = self._plan.live.min_free_bytes
-        self._current = _Full(keep + max(keep // 10, LEAST_ROOM))
+        self._current = _Full(keep + max(keep // 10, LEAST_ROOM), paused)
         self._on_event(f"the disk is full: recording begins again once {self._current.needed} bytes are free")
 
     def _begin_again(self, full: _Full, now: int) -> None:
         """Start a dataset if there is room, once the last one is completed."""
-        if self._completer.busy or now - self._looked < SECOND:
+        if full.paused or self._completer.busy or now - self._looked < SECOND:
             return
         self._looked = now
         if free_bytes(Path(self._plan.live.out)) >= full.needed:

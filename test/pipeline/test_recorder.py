@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The states of a capture, called from one thread with the times at which messages came."""
 
+import errno
 import re
 import time
 from pathlib import Path
@@ -178,6 +179,24 @@ def test_a_pause_drops_its_own_pictures_and_no_others(recording, tmp_path):
     count = part.metadata["counts"]["/camera/h264"]
     assert count == {"seen": 90, "written": 60, "dropped": {"came during a pause": 30}}
     assert (len(kept), it.results.exit_code) == (60, 0)
+
+
+def test_a_pause_outlasts_a_full_disk(played):
+    """There is room at once, and nothing is recorded before the pause ends."""
+    recorder = played.recorder
+    recorder.start(0)
+    played.play(end=1.2)
+    recorder.pause(paused=True)
+    recorder.fail(OSError(errno.ENOSPC, "planted"))
+    deadline = time.monotonic() + 30
+    while not played.results.finished:
+        assert time.monotonic() < deadline
+        recorder.settle()
+    played.play(1.2, 2.4)
+    assert recorder.state is RecorderState.FULL
+    assert recorder.pause(paused=False)
+    played.play(2.4)
+    assert recorder.state is RecorderState.RECORDING
 
 
 def test_what_is_written_is_committed_while_the_camera_stands_still(recording, tmp_path):
