@@ -227,9 +227,9 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     assert again.choose('"label_a b" = 1')["source"].to_list() == ["/d/3.mcap"]
     assert again.choose("verdict = 'failed'", "error").rows() == [("no radar at all",)]
     assert again.choose("label_car = 0")["source"].to_list() == sorted(["/d/2.mcap", "/d/3.mcap"], key=state_key)
-    with pytest.raises(UsageError, match="columns: source, size"):
+    with pytest.raises(UsageError, match="columns: bytes, container"):
         again.choose("verdit = 'failed'")
-    with pytest.raises(UsageError, match="columns: source, size"):
+    with pytest.raises(UsageError, match="columns: bytes, container"):
         again.choose("samples > 'many'")
     whole = open_store(place).read(place.key)
     other = io.BytesIO()
