@@ -26,8 +26,10 @@ class EdgeFirstError(Exception):
     exit_code = 1
 
 
-def describe_foreign(error: BaseException) -> str:
-    """Return one line for a foreign error: an OSError of the system, or a bug of the program."""
+def describe_any(error: BaseException) -> str:
+    """Return the message of an error raised on purpose; one line for an OSError of the system, or a bug."""
+    if isinstance(error, EdgeFirstError):
+        return str(error)
     text = text_of(error)
     if is_out_of_memory(error):
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"

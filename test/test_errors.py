@@ -8,7 +8,7 @@ import os
 import pytest
 from PIL import Image, UnidentifiedImageError
 
-from edgefirst_ros.errors import describe_foreign, is_out_of_memory, text_of
+from edgefirst_ros.errors import describe_any, is_out_of_memory, text_of
 
 
 def refused(number):
@@ -39,7 +39,7 @@ def refused(number):
     ],
 )
 def test_a_foreign_error_is_one_line(error, memory, told):
-    assert (is_out_of_memory(error), describe_foreign(error)) == (memory, told)
+    assert (is_out_of_memory(error), describe_any(error)) == (memory, told)
 
 
 def test_what_a_library_says_has_no_address_which_differs_with_every_run():

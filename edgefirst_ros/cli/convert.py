@@ -162,16 +162,9 @@ def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report)
     outcome.notes.append(f"uploaded to {target / done[-1].key.rpartition('/')[2]}")
 
 
-def _print_repeats(outcome: Outcome) -> None:
-    from edgefirst_ros.dataset.query import count_repeats
-
-    members, size = count_repeats(outcome.paths)
-    if members:
-        say(repeated(members, size))
-
-
 def print_outcome(outcome: Outcome) -> None:
     """Print the outcome of a conversion."""
+    from edgefirst_ros.dataset.query import count_repeats
     from edgefirst_ros.dataset.summary import APART
 
     if outcome.refused is not None:
@@ -197,7 +190,9 @@ def print_outcome(outcome: Outcome) -> None:
         skipped = f"; it skipped {other}: no boxes there does not mean background" if other else ""
         say(f"the model processed {by_sensor['model']} of {counted(outcome.samples, 'sample')}{skipped}")
     if max(by_sensor.values(), default=0) > 1:  # else there is nothing to repeat
-        _print_repeats(outcome)
+        members, size = count_repeats(outcome.paths)
+        if members:
+            say(repeated(members, size))
     if outcome.groups is not None:
         say("")
         print_groups(outcome.groups)
@@ -208,8 +203,7 @@ def print_outcome(outcome: Outcome) -> None:
         speed = outcome.duration / outcome.seconds
         if outcome.duration:
             say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
-        steps = ", ".join(f"{step} {value:.1f} s" for step, value in outcome.steps.items())
-        say(steps)
+        say(", ".join(f"{step} {value:.1f} s" for step, value in outcome.steps.items()))
     say_notes(outcome.notes)
     if outcome.loss and outcome.refused is None:
         say("finished with loss: see the notes and the column `not used` above")

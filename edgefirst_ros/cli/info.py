@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,12 +16,12 @@ import typer
 from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET_LIMITS, texts_of
 from edgefirst_ros.cli.output import explained, is_recording, one_line, progress, repeated, say, say_notes, table
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, listed
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.dataset.summary import DatasetSummary
-    from edgefirst_ros.limits import Limits
     from edgefirst_ros.messages import Message
 
 
@@ -55,7 +54,6 @@ def info(
 
     Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """
-    from edgefirst_ros.cli.info import print_recording, recording_facts
     from edgefirst_ros.config.load import load
     from edgefirst_ros.dataset.objects.places import fetched, locate
     from edgefirst_ros.sources.inputs import is_rosbag2
@@ -85,10 +83,9 @@ def info(
 
 
 # ---- datasets ----------------------------------------------------------------------------------
-def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
+def dataset_facts(path: Path, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
     """Return sequences, samples by sensor, annotations by label, and the metadata, ready for JSON."""
     dataset, summary = _open(path, limits)
-    places = [s.position for s in dataset.samples() if s.position is not None]
     each, whole = summary.sequences, summary.whole
     return {
         "dataset": str(path),
@@ -96,7 +93,7 @@ def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
         "sequences": {one.name: one.samples for one in each},
         "start": {one.name: one.start for one in each if one.start is not None},
         "duration_s": {one.name: one.timeline.duration for one in each if one.start is not None},
-        "place": _place([(place.latitude, place.longitude) for place in places]),
+        "place": _place(dataset),
         "inputs": dict(whole.sensors),
         "repeats": repeats_in(dataset),
         "calibration": {one.name: one.calibration for one in each},
@@ -108,20 +105,20 @@ def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
     }
 
 
-def _open(path: Path, limits: Limits | None = None) -> tuple[Dataset, DatasetSummary]:
+def _open(path: Path, limits: Limits) -> tuple[Dataset, DatasetSummary]:
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.dataset.summary import summarize_dataset
-    from edgefirst_ros.limits import DEFAULT_LIMITS
 
-    dataset = Dataset(path, limits=limits or DEFAULT_LIMITS)
+    dataset = Dataset(path, limits=limits)
     return dataset, summarize_dataset(dataset)
 
 
-def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | None:
+def _place(dataset: Dataset) -> dict[str, list[float]] | None:
     """Return least and greatest latitude and longitude of the samples, degrees; None without positions."""
+    places = [s.position for s in dataset.samples() if s.position is not None]
     if not places:
         return None
-    latitudes, longitudes = zip(*places, strict=True)
+    latitudes, longitudes = zip(*((one.latitude, one.longitude) for one in places), strict=True)
     return {"latitude": [min(latitudes), max(latitudes)], "longitude": [min(longitudes), max(longitudes)]}
 
 
@@ -133,15 +130,14 @@ def repeats_in(dataset: Dataset) -> dict[str, int]:
     return {"members": len(sizes), "bytes": sum(sizes)}
 
 
-def print_dataset(path: Path, limits: Limits | None = None) -> None:
+def print_dataset(path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
     """Print sequences, messages, sensors, groups and labels of a dataset: by sequence, then in sum."""
     dataset, summary = _open(path, limits)
     whole = summary.whole
     say(f"{path}: {counted(whole.samples, 'sample')} in {counted(len(summary.sequences), 'sequence')}")
     say("")
     table(*summary.sequence_table())
-    places = [s.position for s in dataset.samples() if s.position is not None]
-    if (place := _place([(one.latitude, one.longitude) for one in places])) is not None:
+    if (place := _place(dataset)) is not None:
         (south, north), (west, east) = place["latitude"], place["longitude"]
         say(f"place: latitude {south:.5f} to {north:.5f}, longitude {west:.5f} to {east:.5f}")
     if whole.counts:

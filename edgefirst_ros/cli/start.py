@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_foreign, is_out_of_memory, printable
+from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_any, is_out_of_memory, printable
 
 OBJECTS = 50_000
 """Objects made between two looks for garbage in cycles, of which there is little: with Python's 700 a fifth of the
@@ -80,9 +80,8 @@ def _report(error: BaseException) -> int:
         import traceback
 
         traceback.print_exception(error)
-    told = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
     with suppress(OSError):
-        print(f"{_in_red('edgefirst-ros:')} {printable(told)}", file=sys.stderr, flush=True)
+        print(f"{_in_red('edgefirst-ros:')} {printable(describe_any(error))}", file=sys.stderr, flush=True)
     if is_out_of_memory(error):
         os._exit(1)  # libraries that are half loaded may crash at the end
     return error.exit_code if isinstance(error, EdgeFirstError) else 1

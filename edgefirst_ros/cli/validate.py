@@ -6,16 +6,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
 from edgefirst_ros.cli.output import explained, instead, say
 from edgefirst_ros.errors import printable
-
-if TYPE_CHECKING:
-    pass
 
 
 def validate(

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, keep_
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.forms import Annotations
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, write_rows
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, nearest_first
 from edgefirst_ros.limits import Limits
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -126,7 +126,7 @@ def _rows(frame: pl.DataFrame, metadata: Mapping[str, str]) -> _Rows:
     try:
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException) as error:
-        raise UsageError(f"the annotations have columns that no table can hold: {describe_foreign(error)}") from error
+        raise UsageError(f"the annotations have columns that no table can hold: {describe_any(error)}") from error
     return _Rows(table.schema.remove_metadata(), dict(metadata), table)
 
 

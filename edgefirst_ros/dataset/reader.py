@@ -36,7 +36,7 @@ from edgefirst_ros.dataset.query import (
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 
@@ -147,7 +147,7 @@ class Dataset(Samples):
                 there = {Key(name, frame) for name, frame in keys_of(rows, path).iter_rows()}
                 return [key for key in keys if key in there]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise UsageError(f"the expression cannot be asked of the rows: {describe_foreign(error)}") from error
+            raise UsageError(f"the expression cannot be asked of the rows: {describe_any(error)}") from error
         raise UsageError(f"expected one Boolean for each row, the expression gives {len(asked)} of type {asked.dtype}")
 
     @property

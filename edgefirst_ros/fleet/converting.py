@@ -256,17 +256,14 @@ class Conversion:
             self._try_to_write(Job(**arguments), verdict, record["error"])
         self.tally.now += 1
         self.tally.bytes += arguments["size"]
-        self._count(arguments["source"], verdict, record["error"])
+        self.tally.verdicts[verdict] += 1
+        self._list(arguments["source"], verdict, record["error"] or "")
 
     def _try_to_write(self, job: Job, verdict: Any, error: str | None) -> None:
         try:
             write_state(self.layout, job.state(verdict, error=error))
         except ObjectStoreError as refused:
             self._note(f"{job.source}: its state could not be written: {refused}")
-
-    def _count(self, source: str, verdict: str, error: str | None) -> None:
-        self.tally.verdicts[verdict] += 1
-        self._list(source, verdict, error or "")
 
     def _list(self, source: str, verdict: str, why: str) -> None:
         if verdict != "ok" and len(self.tally.failures) < LISTED:

@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
 from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store, upload_dataset
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError, UsageError, counted, describe_foreign
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError, UsageError, counted, describe_any
 from edgefirst_ros.export import REPORT, export
 from edgefirst_ros.fleet.catalogue import current
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
@@ -292,8 +292,7 @@ def _guarded(plain: dict[str, Any], work: Callable[[dict[str, Any], Path], dict[
     except StorageError as error:
         record = {"verdict": "storage", "why": str(error)}
     except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
-        text = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
-        record = {"verdict": "failed", "why": text}
+        record = {"verdict": "failed", "why": describe_any(error)}
     return record | {"seconds": time.monotonic() - began}
 
 

@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.objects.store import dataset_files, download, open_st
 from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, read_columns
 from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
-from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, StorageError, describe_foreign, is_out_of_memory
+from edgefirst_ros.errors import ObjectStoreError, StorageError, describe_any, is_out_of_memory
 from edgefirst_ros.fleet.sources import ListedRecording
 from edgefirst_ros.fleet.state import LONGEST_ERROR, Layout, MemberFile, RecordingState, Verdict
 from edgefirst_ros.pipeline.conversion import Outcome, convert
@@ -197,8 +197,8 @@ def work(plain: dict[str, Any]) -> dict[str, Any]:
         job = Job(**plain)
         state = _done(job)
     except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
-        text = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
-        return _record(plain["source"], "storage" if isinstance(error, StorageError) else "failed", text, began)
+        verdict = "storage" if isinstance(error, StorageError) else "failed"
+        return _record(plain["source"], verdict, describe_any(error), began)
     return _record(job.source, state.verdict, state.error or state.loss, began) | {
         "bytes": state.total_bytes,
         "samples": state.samples,
@@ -219,8 +219,7 @@ def _done(job: Job) -> RecordingState:
         except StorageError:
             raise
         except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
-            text = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
-            text = text.replace(str(_local(job, folder)), job.source)
+            text = describe_any(error).replace(str(_local(job, folder)), job.source)
             verdict: Verdict = "crashed" if is_out_of_memory(error) else "failed"
             state = job.state(verdict, error=text[:LONGEST_ERROR])
     write_state(layout, state)

@@ -15,7 +15,7 @@ from edgefirst_ros.config import LiveSettings
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import dataset_files, open_store, upload_dataset
-from edgefirst_ros.dataset.storage.lock import create_anew, sync_folder
+from edgefirst_ros.dataset.storage.lock import Replacement, sync_folder
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.sources.live import Log
 
@@ -146,13 +146,10 @@ def _is_noted(paths: DatasetPaths) -> bool:
 
 
 def _write_note(paths: DatasetPaths, to: str) -> None:
-    partial = _note(paths).with_suffix(f"{UPLOADED}.partial")
-    with open(create_anew(partial), "w", encoding="utf-8") as file:
-        json.dump({"to": to, "files": _files(paths)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(_note(paths))
-    sync_folder(paths.out)
+    with Replacement(_note(paths), action="write") as replacement:
+        with replacement.writing() as file:
+            file.write(json.dumps({"to": to, "files": _files(paths)}).encode())
+        replacement.put_in_place()
 
 
 def _remove(paths: DatasetPaths) -> None:
