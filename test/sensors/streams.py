@@ -47,6 +47,7 @@ KINDS: dict[str, tuple[str, str, dict]] = {
     "h265": ("hevc", X265 + "bframes=0", {}),
     "h265-b": ("hevc", X265 + B265 + "open-gop=0", {}),
     "h265-open": ("hevc", X265 + B265 + "open-gop=1", {}),
+    "h265-cra": ("hevc", X265 + "bframes=0:open-gop=1", {}),
     "h265-radl": ("hevc", X265 + B265 + "open-gop=0:radl=2", {}),
     "h265-refresh": ("hevc", X265 + "bframes=0:intra-refresh=1", {}),
     "h265-slices": ("hevc", SLICED + B265 + "slices=2:open-gop=0:ctu=16", {"size": (128, 192)}),

@@ -277,7 +277,7 @@ class GopReader:
     `picture` gives None also where more units may be pushed while the picture is in the making. `keyframes_only`: only
     these are requested. With `encode` pictures are what that function makes of an av.VideoFrame.
 
-    Owns: one thread pushes, asks and skips, and alone changes `_last`, `_sets` and `_waiting`; any thread may close.
+    Owns: one thread pushes, asks and skips, and alone changes `_last`, `_open`, `_sets` and `_waiting`; any may close.
     What the threads of the GOPs share with it is changed under the lock of `_given`, `_pushed` and `_taken`: also
     `given` and `finished` of a unit, and `outcome` once `given`.
     """
@@ -308,6 +308,7 @@ class GopReader:
         """Wakes threads that wait for room."""
         self._waiting = 0  # units that were pushed, and neither taken nor skipped
         self._last: _Gop | None = None
+        self._open: AccessUnit | None = None  # an open entry, in no GOP so far
         self._sets = b""  # parameter sets of all units so far
         self._waiting_bytes = 0
         self._held = 0  # bytes of pictures given and not taken, of all GOPs
@@ -316,11 +317,30 @@ class GopReader:
 
     # ---- units ---------------------------------------------------------------------------
     def push(self, unit: AccessUnit) -> None:
-        """Add the next access unit in decode order; numbers must rise."""
+        """Add the next access unit in decode order; numbers must rise.
+
+        An open entry of H.265 waits for the unit after it: leading pictures come before all others, so that it begins
+        a GOP if the next one is not a leading picture.
+        """
+        self._add_open(alone=unit.picture is not None and not unit.leading)
+        if self.codec == "hevc" and unit.entry and not unit.closed:
+            self._open = unit
+            if self._keyframes_only:
+                self._add_open(alone=True)
+        else:
+            self._add(unit, alone=unit.entry and unit.closed)
+
+    def _add_open(self, *, alone: bool) -> None:
+        unit, self._open = self._open, None
+        if unit is not None:
+            self._add(unit, alone=alone)
+
+    def _add(self, unit: AccessUnit, *, alone: bool) -> None:
+        """Add a unit to the last GOP, or to a new one if no later unit refers to one before it."""
         gop, sets = self._last, unit.sets
         if unit.keyframe or not self._keyframes_only:
             shortest = SHORTEST_KEYFRAMES_ONLY if self._keyframes_only else SHORTEST
-            if gop is None or (unit.entry and unit.closed and gop.taken_in >= shortest):
+            if gop is None or (alone and gop.taken_in >= shortest):
                 gop = self._begin()
             with self._pushed:
                 unit.gop, unit.finished = gop, not unit.wanted
@@ -352,7 +372,10 @@ class GopReader:
         Raises what was raised while it was made, and ValueError if the reader is closed.
         """
         if last:
+            self._add_open(alone=False)
             self._end()
+        if unit is self._open:
+            return None
         gop = unit.gop
         with self._given:
             while not unit.given:
@@ -374,6 +397,8 @@ class GopReader:
         return self._waiting < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
 
     def skip(self, unit: AccessUnit) -> None:
+        if unit is self._open:
+            self._add_open(alone=False)
         with self._taken:
             if unit.gop is None or unit.finished:
                 return

@@ -110,9 +110,10 @@ def test_one_picture_of_which_all_others_are_skipped(asked, last, monkeypatch):
     reader.close()
 
 
-def test_gops_are_decoded_side_by_side(monkeypatch):
+@pytest.mark.parametrize("kind", ["h264", "h265-cra"])
+def test_gops_are_decoded_side_by_side(kind, monkeypatch):
     """Two decoders are inside a GOP at the same time: each waits until the other is there too."""
-    made, both = stream("h264"), threading.Barrier(2, timeout=20)
+    made, both = stream(kind), threading.Barrier(2, timeout=20)
     inside = VideoReader.push
 
     def push(self, unit):
