@@ -139,7 +139,9 @@ class _Reads:
     ahead: int = 1
     """Samples of a loop that the next request covers."""
     most: int = AHEAD
-    """Most bytes of such a request."""
+    """Most bytes of such a request, and of `held` in a loop."""
+    misses: int = 0
+    """Requests since a member was in `held`."""
 
 
 class RemoteArchive(Archive):
@@ -179,7 +181,9 @@ class RemoteArchive(Archive):
         """Note the samples that this thread reads next; a loop over them fetches several by one request."""
         reads = self._own
         reads.upcoming, reads.most = upcoming, AHEAD // among
-        reads.ahead = reads.ahead if upcoming is not None else 1
+        if upcoming is None:
+            reads.ahead = 1
+            reads.held.clear()
 
     def read(self, name: str) -> bytes:
         """Return a whole member, its checksum compared.
@@ -192,7 +196,9 @@ class RemoteArchive(Archive):
             if reads.sample != member[:2]:
                 reads.sample, reads.before, reads.kinds = member[:2], reads.kinds, set()
             reads.kinds.add(member.kind)
-            if name not in reads.held:
+            if name in reads.held:
+                reads.misses = 0
+            else:
                 self._fetch_near(reads, name, member)
         return super().read(name)
 
@@ -203,14 +209,21 @@ class RemoteArchive(Archive):
         return cast("_Reads", self._reads.own)
 
     def _fetch_near(self, reads: _Reads, name: str, member: Member) -> None:
-        """Fetch a member with its neighbours, as long as the bytes between them are few."""
-        wanted, most = reads.before | reads.kinds, reads.most
+        """Fetch a member with its neighbours, as long as the bytes between them are few.
+
+        In a loop members stay until they are read, so that none is fetched twice where the order is random.
+        """
+        reads.misses += 1
+        if reads.upcoming is None or reads.misses > MOST_AHEAD:
+            reads.held.clear()
+        room, wanted = reads.most - sum(map(len, reads.held.values())), reads.before | reads.kinds
+        most = max(room, reads.most // 2)
         stem = name.removesuffix(member.kind)
         names = {name, *(other for kind in wanted if (other := stem + kind) in self._index)}
-        if reads.upcoming is not None and reads.before:
+        if reads.upcoming is not None and reads.before and room == most:
             names |= {its[kind] for its in islice(reads.upcoming(), reads.ahead) for kind in wanted if kind in its}
             reads.ahead = min(2 * reads.ahead, MOST_AHEAD)
-        spans = sorted((*self._span(self.entry(one)), one) for one in names)
+        spans = sorted((*self._span(self.entry(one)), one) for one in names - reads.held.keys())
         place = next(n for n, span in enumerate(spans) if span[2] == name)
         first = last = place
         while first and spans[first][0] - spans[first - 1][1] <= GAP and spans[last][1] - spans[first - 1][0] <= most:
@@ -219,11 +232,10 @@ class RemoteArchive(Archive):
             if spans[last + 1][1] - spans[first][0] > most:
                 break
             last += 1
-        reads.held.clear()
         if first < last:
             begin = spans[first][0]
             data = self.pread(max(end for _, end, _ in spans[first : last + 1]) - begin, begin)
-            reads.held = {one: data[start - begin : end - begin] for start, end, one in spans[first : last + 1]}
+            reads.held |= {one: data[start - begin : end - begin] for start, end, one in spans[first : last + 1]}
 
     def _span(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
         """Return the bytes in which an entry is with its local header, if that has the usual extra field."""

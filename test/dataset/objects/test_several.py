@@ -12,6 +12,7 @@ import pytest
 
 import edgefirst_ros
 from edgefirst_ros import Dataset
+from edgefirst_ros.dataset import opening
 from edgefirst_ros.dataset.objects.store import upload_dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.synthetic import Recipe, write_recording
@@ -138,6 +139,22 @@ def test_a_sample_with_four_members_takes_at_most_1_3_requests_in_order(prefix, 
         for sensor in mine.inputs:
             assert mine.read(sensor) == theirs.read(sensor)
     assert line.requests - before <= 0.5 * len(remote)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["all fits", "a part fits"])
+def test_a_loop_in_a_random_order_fetches_each_sample_once(prefix, whole, monkeypatch):
+    remote = Dataset(f"{prefix}/monday.zip")
+    needed = sum(remote.container.size(sample.member("camera")) for sample in remote)
+    if not whole:
+        monkeypatch.setattr(opening, "AHEAD", remote.container.file_size // 5)
+    fetched, pread = [], opening.RemoteArchive.pread
+    monkeypatch.setattr(
+        opening.RemoteArchive, "pread", lambda self, size, at: fetched.append(size) or pread(self, size, at)
+    )
+    assert all(sample.read("camera") for sample in remote.shuffle(seed=3))
+    assert len(fetched) <= len(remote) * (0.3 if whole else 0.6)
+    assert sum(fetched) <= remote.container.file_size * (3 if whole else 2)  # the first requests are small
+    assert needed < sum(fetched)
 
 
 def test_a_label_stands_for_a_look_where_there_is_no_model(folder, parts):
