@@ -102,7 +102,7 @@ class _Whole(bytes):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice) and key.stop > len(self):
-            raise IndexError(f"{key.stop} bytes are announced, {len(self)} are there")
+            raise IndexError(f"{key.stop} bytes are announced, but {len(self)} are there")
         return super().__getitem__(key)
 
 
@@ -123,7 +123,7 @@ class FfmpegPacket(NamedTuple):
         at += -at % 4
         (size,) = struct.unpack_from("<I", data, at)
         if len(data) < at + 4 + size:
-            raise ValueError(f"{at + 4 + size} bytes are announced, {len(data)} are there")
+            raise ValueError(f"{at + 4 + size} bytes are announced, but {len(data)} are there")
         return cls(frame_id, encoding, memoryview(data)[at + 4 : at + 4 + size])
 
 
@@ -280,7 +280,7 @@ def decode(message: Message) -> Any:
             return codec.from_cdr(little_endian(message.schema, message.data) if turned else message.data)
         decoder = _foreign_decoder(message.schema, message.definition)
         if decoder is None:
-            raise ValueError("no decoder for this type, and none can be made from its text")
+            raise ValueError("no decoder for this type, and its text does not define one")
         return decoder(_Whole(message.data))
     except Exception as error:  # whatever a codec of another house raises on bad bytes, the message is not usable
         raise MessageError(UNDECODABLE, f"{message.topic}: {message.schema}: {error}") from error
@@ -374,6 +374,6 @@ class _ByteOrder:
         begin = self.at + -(self.at - _HEAD) % size
         self.at = begin + size * count
         if self.at > len(self.data):
-            raise ValueError(f"{self.at} bytes are announced, {len(self.data)} are there")
+            raise ValueError(f"{self.at} bytes are announced, but {len(self.data)} are there")
         if size > 1:
             np.frombuffer(self.data, f"u{size}", count, begin).byteswap(inplace=True)

@@ -35,7 +35,7 @@ class Verb(NamedTuple):
 
 VERBS: Mapping[str, Verb] = {
     "convert": Verb("convert", "Convert MCAP recordings to an EdgeFirst dataset.", "convert"),
-    "info": Verb("info", "Show what is in a recording or a dataset.", READ),
+    "info": Verb("info", "Show the content of a recording or a dataset.", READ),
     "rig": Verb("rig", "Draft a rig from recordings: which topic each sensor has."),
     "migrate": Verb("migrate", "Convert annotations to another schema version or file format.", READ),
     "recover": Verb("recover", "Complete a dataset whose writing was interrupted.", READ),

@@ -42,7 +42,7 @@ def capture(
             raise UsageError(f"expected options, got {arguments[0]!r}: parameters of a ROS 2 node follow --ros-args")
         run_node("capture", [*(arguments or ()), *as_parameters(texts)])  # of parameters the last one counts
     if arguments:
-        raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh settings go into --config and --set")
+        raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh use --config and --set")
     from edgefirst_ros.nodes.zenoh import capture as run
     from edgefirst_ros.pipeline.capture_session import load_capture
 

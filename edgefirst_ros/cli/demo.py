@@ -17,7 +17,7 @@ def demo(
     out: Annotated[
         Path, typer.Option("-o", "--out", readable=False, help="Folder for the recording and the dataset.")
     ] = Path("demo"),
-    seconds: Annotated[float, typer.Option(min=1, max=3600, help="Length of the drive, s.")] = 10.0,
+    seconds: Annotated[float, typer.Option(metavar="S", min=1, max=3600, help="Length of the drive, s.")] = 10.0,
 ) -> None:
     """Make a recording, convert it, check the dataset.
 

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, SET_GROUPING, command_of, print_groups, rule_of, texts_of
+from edgefirst_ros.cli.options import (
+    AS_JSON,
+    CONFIG,
+    SET,
+    SET_GROUPING,
+    Group,
+    command_of,
+    print_groups,
+    rule_of,
+    texts_of,
+)
 from edgefirst_ros.cli.output import (
     EVERY,
     LINE_EVERY,
@@ -70,9 +80,10 @@ def convert(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """Convert many recordings, each to a dataset of its own; those that are done already are skipped.
+    """Convert many recordings, each to a dataset of its own.
 
     Writes DST/SETTINGS/SEQUENCE/NAME.zip with its tables, a state for each recording, and DST/catalogue.parquet.
+    Recordings that are done already are skipped.
 
     Exit codes, over all given recordings: 0 all have a dataset, 1 no recording has one, 2 wrong usage, 3 some have a
     loss or failed (the table lists the reasons).
@@ -153,7 +164,7 @@ def _print_plan(conversion: Conversion, *, as_json: bool) -> None:
         ]
         table(("to do", "MB", "becomes"), rows)
     size = sum(source.size for source in plan.todo)
-    say(f"{len(plan.todo)} to do ({size_of(size)}), {conversion.tally.before} done before; nothing was written")
+    say(f"{len(plan.todo)} to do ({size_of(size)}), {conversion.tally.before} done before; dry run: no file changes")
 
 
 def status(
@@ -161,7 +172,7 @@ def status(
     where: Annotated[str | None, WHERE] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every recording.")] = False,
 ) -> None:
-    """Show the status of a fleet: recordings by settings and verdict, and what failed.
+    """Show the recordings of a fleet by settings and verdict, and the failed ones.
 
     Reads the state files, and rewrites DST/catalogue.parquet where it is older than they are.
 
@@ -306,10 +317,10 @@ def export(
     ] = None,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """Write every dataset of a fleet in the format of another system, as OUT/NAME/...; nuscenes as one set in OUT.
+    """Write every dataset of a fleet in the format of another system.
 
-    OUT/NAME.export.json is written last: it says where everything went, and that the export is whole; those that have
-    it are left as they are.
+    Each becomes OUT/NAME/..., those of nuscenes one set in OUT. OUT/NAME.export.json is written last and lists the
+    place of all data. Datasets that have it already are skipped.
 
     Exit codes: 0 all exported, 1 no dataset exported, 2 wrong usage, 3 some were not exported.
     """
@@ -356,7 +367,7 @@ def report(
     table_only: Annotated[bool, typer.Option("--table-only", help="Only the table, no pages.")] = False,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """Write a table of the recordings of a fleet, each with its verdict, and a page for each dataset.
+    """Write a table of the recordings of a fleet, and a page for each dataset.
 
     A recording without a dataset is a red row, by its URI and with the cause.
 
@@ -436,7 +447,7 @@ def describe(tally: FleetProgress) -> str:
     if tally.waiting:
         parts.append(f"{tally.waiting} waiting for storage")
     if not tally.workers:
-        parts.append("no worker is there")
+        parts.append("no worker is connected")
     if tally.now and tally.seconds:
         rate = tally.now / tally.seconds
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
@@ -482,6 +493,7 @@ def conclude(records: Sequence[Mapping[str, Any]], *, as_json: bool, partly: int
 
 app = typer.Typer(
     name="fleet",
+    cls=Group,
     help="Convert many recordings, to folders or buckets.",
     no_args_is_help=True,
     add_completion=False,

@@ -46,7 +46,7 @@ def info(
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
-    """Show what is in a recording or a dataset.
+    """Show the content of a recording or a dataset.
 
     Of a recording: topics with rates, gaps and clocks, damage, and what a conversion would give: cameras with codec
     and picture size, labels of the model, calibration. Of a dataset: samples by sequence, sensor and group, length and
@@ -332,7 +332,7 @@ def print_time(check: dict[str, Any]) -> None:
     for pair in check["pairs"]:
         found = pair["seconds"], pair["uncertainty"], pair["confidence"]
         known = ("-",) * 3 if pair["why"] else map(format, found, ("+.3f", ".3f", ".2f"))
-        note = f"cannot be told: {pair['why']}" if pair["why"] else "" if pair["certain"] else "too uncertain for a rig"
+        note = f"unknown: {pair['why']}" if pair["why"] else "" if pair["certain"] else "too uncertain for a rig"
         rows.append((f"{pair['first']}, {pair['second']}", pair["motion"], *known, f"{pair['compared']:.1f}", note))
     say("")
     table(("sensors", "by", "offset, s", "+-, s", "confidence", "compared, s", "note"), rows)

@@ -30,7 +30,7 @@ def label(
     ] = False,
     join: Annotated[bool, typer.Option("--join", help="Keep the annotations that exist, and add the labels.")] = False,
     renumber: Annotated[
-        bool, typer.Option("--renumber", help="Give labels the label_index of rows that stay, where it differs.")
+        bool, typer.Option("--renumber", help="Use the label_index of rows that stay, where it differs.")
     ] = False,
     skip_empty: Annotated[
         bool, typer.Option("--skip-empty", help="Leave pictures that come without a label as they were.")

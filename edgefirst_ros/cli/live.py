@@ -18,6 +18,9 @@ NODE = {"allow_extra_args": True, "ignore_unknown_options": True}
 ROS_ARGUMENTS = typer.Argument(
     metavar="--ros-args ...", help="ROS arguments: `-p NAME:=VALUE`, `--params-file FILE`, `-r FROM:=TO`."
 )
+REC_ARGUMENTS = typer.Argument(
+    metavar="REC [--ros-args ...]", help="Recording; for ROS 2, `--ros-args` with the arguments of a node may follow."
+)
 ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or peer, such as tcp/127.0.0.1:7447.")
 NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
 
@@ -43,7 +46,7 @@ def as_ros_arguments(
         name, equals, value = one.partition("=")
         known = texts.get(name, name.removeprefix("--").replace("-", "_") if name.startswith("--") else "")
         if not known:
-            raise UsageError(f"unknown option {name}; give REC, --NAME VALUE, or parameters after --ros-args")
+            raise UsageError(f"unknown option {name}; expected REC, --NAME VALUE, or parameters after --ros-args")
         if not equals:
             value = plain.pop(0) if plain and (name in texts or not plain[0].startswith("--")) else "true"
         made: str | list[str] = value.split(",") if known in lists and not value.startswith("[") else value

@@ -22,11 +22,10 @@ def merge(
     datasets: Annotated[list[Path], DATASET],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="Folder for the merged dataset.")],
     name: Annotated[str | None, typer.Option(help="Name of the merged dataset; default: the folder's.")] = None,
-    rename: Annotated[
-        bool, typer.Option("--rename", help="Rename a sequence whose name is taken, instead of refusing it.")
-    ] = False,
+    rename: Annotated[bool, typer.Option("--rename", help="Rename a sequence whose name exists already.")] = False,
     renumber: Annotated[
-        bool, typer.Option("--renumber", help="Give each label one label_index where datasets number them differently.")
+        bool,
+        typer.Option("--renumber", help="Use one label_index for each label where datasets number them differently."),
     ] = False,
     layout: Annotated[
         str, typer.Option(metavar="zip|directory", help="One ZIP, or the same members as files.")

@@ -23,7 +23,7 @@ def migrate(
         Path, typer.Argument(metavar="IN", readable=False, help="Annotations: NAME.arrow, NAME.parquet or NAME.json.")
     ],
     target: Annotated[
-        Path, typer.Option("-o", "--out", metavar="OUT", readable=False, help="Output; the suffix gives the format.")
+        Path, typer.Option("-o", "--out", metavar="OUT", readable=False, help="Output; its suffix names the format.")
     ],
     to: Annotated[str, typer.Option("--to", metavar="V", help="Schema: 2025.10, 2026.04 or 2026.10.")] = "2026.04",
     box2d: Annotated[
@@ -89,7 +89,7 @@ def _refuse_others(source: Path, target: Path) -> None:
         found = "has the members" if source.suffix == ".zip" else "is the table of frames"
         raise DatasetError(f"{source}: {found} of a dataset; {expected}")
     if not os.path.isdir(target.parent):
-        raise DatasetError(f"{target}: there is no folder {target.parent}; make it first")
+        raise DatasetError(f"{target}: no folder {target.parent}; make it first")
 
 
 def _print(report: Migration) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 import typer.main
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from edgefirst_ros.cli.output import say, table
 from edgefirst_ros.errors import UsageError, counted
@@ -85,6 +85,15 @@ class Command(TyperCommand):
             ctx.meta[CHOSEN] = {one.name: ctx.params.pop(one.name) for one in _parameters(self.uses)}
             ctx.meta[USES] = self.uses
         return super().invoke(ctx)
+
+
+class Group(TyperGroup):
+    """A verb with verbs of its own, each listed with its whole first line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of verbs."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, (one.help or "").partition("\n")[0]) for name, one in self.commands.items()])
 
 
 @cache

@@ -209,7 +209,7 @@ def instead(path: Path) -> str:
     if is_recording(path):
         return f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
     found = listed(_datasets(path), MOST)
-    return f"{path} is a folder with datasets in it; give one of them: {found}" if found else ""
+    return f"{path} is a folder with datasets in it; name one of them: {found}" if found else ""
 
 
 def is_recording(path: Path) -> bool:

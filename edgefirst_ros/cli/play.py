@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import ROS_ARGUMENTS, ZENOH, as_ros_arguments, run_node
+from edgefirst_ros.cli.live import REC_ARGUMENTS, ZENOH, as_ros_arguments, run_node
 from edgefirst_ros.errors import UsageError
 
 
 def play(
-    arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
+    arguments: Annotated[list[str] | None, REC_ARGUMENTS] = None,
     endpoint: Annotated[str | None, ZENOH] = None,
     rate: Annotated[float | None, typer.Option(metavar="R", help="Factor of real time (default: 1).")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Start over at the end, until stopped.")] = False,
@@ -39,7 +39,7 @@ def play(
         return
     if len(arguments or ()) != 1:
         given = " ".join(arguments or ()) or "none"
-        raise UsageError(f"expected one recording, got {given}; with --zenoh there are --rate and --loop alone")
+        raise UsageError(f"expected one recording, got {given}; with --zenoh the options are --rate and --loop")
     pace = 1.0 if rate is None else rate
     if not (math.isfinite(pace) and 0.01 <= pace <= 100):
         raise UsageError(f"--rate: expected a number from 0.01 to 100, got {pace:g}")

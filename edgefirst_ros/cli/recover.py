@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def recover(
     context: typer.Context,
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME, or any of its files.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be kept and lost.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only report the data that would stay and be lost.")
+    ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of all members of a ZIP.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished dataset of that name.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import ROS_ARGUMENTS, as_parameters, as_ros_arguments, run_node
+from edgefirst_ros.cli.live import REC_ARGUMENTS, as_parameters, as_ros_arguments, run_node
 from edgefirst_ros.cli.options import texts_of
 
 
 def replay(
     context: typer.Context,
-    arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
+    arguments: Annotated[list[str] | None, REC_ARGUMENTS] = None,
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="Folder for the dataset; overrides parameter files.")
     ] = None,

@@ -52,7 +52,7 @@ def validate(
             if done is not None:
                 for (rule, what), number in sorted(done.changed.items()):
                     say(f"{rule} fixed: {number} x {what}")
-                say(f"the table as it was: {done.kept}" if done.kept else "nothing to fix")
+                say(f"the table as it was: {done.kept}" if done.kept else "the dataset needs no fix")
             say(report.to_text())
             if not report.ok and (hint := instead(path)):
                 print(printable(hint), file=sys.stderr)

@@ -24,7 +24,7 @@ class StreamSettings(Model):
         None, "Largest skew of a message against its frame, s; the common tolerance if unset"
     )
     offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0, allow_inf_nan=False)
-    reuse: bool = setting(True, "Whether one message may serve several frames; if not, the frame nearest to it gets it")
+    reuse: bool = setting(True, "One message may serve several frames; if false, only the nearest frame gets it")
 
 
 class RigSensor(StreamSettings):
@@ -33,7 +33,7 @@ class RigSensor(StreamSettings):
     topic: str | None = setting(None, "Its topic, or a glob that matches exactly one", min_length=1)
     info: str | None = setting(None, "Topic of CameraInfo of a camera, or of ModelInfo of a model", min_length=1)
     masks: str | None = setting(None, "Topic of masks without a header, of a model", min_length=1)
-    tf: tuple[str, str] | None = setting(None, "Two frames of /tf, fixed and moving, in place of a topic of poses")
+    tf: tuple[str, str] | None = setting(None, "Two frames of /tf, fixed and moving, instead of a topic of poses")
 
 
 def _flatten(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -59,7 +59,7 @@ class Rig(Model):
 
     sensors: dict[str, RigSensor] = Field(default_factory=dict)
     base_frame: str | None = setting(None, "Frame of the vehicle in the transforms, if it is not named base_link")
-    unused: tuple[str, ...] = setting((), "Globs of topics that are left out without a word")
+    unused: tuple[str, ...] = setting((), "Globs of topics to ignore without a note")
 
     @model_validator(mode="before")
     @classmethod

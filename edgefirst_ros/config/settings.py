@@ -84,8 +84,8 @@ class Settings(Model):
         option="T",
         repeated=True,
     )
-    gps_topic: str | None = setting(None, "Topic of the position; needed only where several could be meant")
-    imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several could be meant")
+    gps_topic: str | None = setting(None, "Topic of the position; needed only where several are possible")
+    imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several are possible")
     model_topic: str | None = setting(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
     lidar_topic: str | None = setting(None, "Topic of lidar.points; the only cloud that is not a radar's if unset")
     radar_topic: str | None = setting(None, "Topic of radar.targets; the only cloud of a radar if unset")
@@ -125,16 +125,16 @@ class Settings(Model):
     )
     keyframes: bool = setting(False, "Only keyframes become samples; rate replaces it", option="", changes=True)
     prefer: Literal["model"] | None = setting(
-        None, "model: of each 1/rate the first frame that the model looked at, before the first frame"
+        None, "model: of each 1/rate the first frame that the model processed, before the first frame"
     )
     require: tuple[str, ...] = setting(
         (),
-        "Sensors a sample must have, or it is dropped; model: the model looked at it",
+        "Sensors a sample must have, or it is dropped; model: the model processed it",
         option="radar.cube,...",
         changes=True,
     )
 
-    sensors: tuple[str, ...] = setting((), "Sensors to read, others are left out; all if empty", option="camera,...")
+    sensors: tuple[str, ...] = setting((), "Sensors to read; all if empty", option="camera,...")
     tolerance: Seconds = setting(0.1, "Largest skew of a companion against its frame, s", option="S")
     no_reuse: bool = setting(
         False, "Only the frame nearest to a message gets it, instead of every frame it fits", option=""
@@ -157,7 +157,7 @@ class Settings(Model):
     )
     lidar_images: bool = setting(False, "Write lidar.png and lidar.jpeg where those topics exist", verbs=WRITING)
     decoder: Literal["software", "auto", "v4l2m2m"] = setting(
-        "software", "Video decoder; auto: the V4L2 M2M hardware decoder where there is one"
+        "software", "Video decoder; auto: the V4L2 M2M hardware decoder where it exists"
     )
     camera_format: Literal["jpeg", "png"] = setting("jpeg", "File format of decoded pictures", verbs=WRITING)
     jpeg_quality: int = setting(
@@ -207,7 +207,7 @@ class Settings(Model):
     )
     stable: bool = setting(
         False,
-        "A sequence's group by split depends on its name alone, and stays when others are added",
+        "A sequence's group by split depends only on its name, and stays when others are added",
         verbs=(CONVERT, CAPTURE, GROUP),
         option="",
     )
@@ -228,7 +228,7 @@ class Settings(Model):
         le=256,
         exclude=True,  # not part of the stored configuration: any number of threads gives the same dataset
     )
-    limits: Annotated[Limits, BeforeValidator(no_switches)] = setting(Limits, "Limits on the size of what is read")
+    limits: Annotated[Limits, BeforeValidator(no_switches)] = setting(Limits, "Limits on the size of data that is read")
 
     @field_validator("schema_version", mode="before")
     @classmethod
@@ -282,7 +282,7 @@ class Settings(Model):
             raise ValueError("prefer chooses a frame of each 1/rate: set rate too, or require: [model]")
         first, (begin, end) = self.start or 0.0, self.span_of(0)
         if type(first) is type(self.end) and (begin >= end or not end):
-            raise ValueError(f"start is {first} and end {self.end}: no sample lies between them")
+            raise ValueError(f"start is {first} and end {self.end}: no sample is between them")
         if self.keyframes_only and not self.takes_pictures:
             raise ValueError("keyframes are pictures: put camera among the sensors")
         for key in (*self.require, *self.sensors, *(self.rig.sensors if self.rig is not None else ())):

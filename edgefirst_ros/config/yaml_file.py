@@ -93,5 +93,5 @@ def _values(node: yaml.Node, known: dict[int, int]) -> int:
         parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
         known[id(node)] = 1 + sum(_values(part, known) for part in parts)
     if not known[id(node)]:
-        raise yaml.YAMLError("an alias stands for what it lies in")
+        raise yaml.YAMLError("an alias is inside of the value that it names")
     return known[id(node)]

@@ -36,15 +36,6 @@ class LeftOut(_Form):
     why: str
 
 
-class UnusedTopic(_Form):
-    """One topic that could be used and has no role."""
-
-    topic: str
-    type: str
-    count: Count
-    use: str
-
-
 class TimeBaseForm(_Form):
     """Which stamps are used as time, and for which topics others."""
 
@@ -112,8 +103,6 @@ class OfSequence(_Form):
     pose_frame: str | None = None
     pose_source: PoseSourceForm | None = None
     counts: dict[str, TopicCounts] | None = None
-    unused_topics: list[UnusedTopic] | None = None
-    missing: list[str] | None = None
 
 
 class FramesMetadata(_Form):
@@ -132,5 +121,3 @@ class FramesMetadata(_Form):
     sequences: dict[str, OfSequence] | None = None
     merged: list[dict[str, Any]] | None = None
     left_out: list[LeftOut] | None = None
-    unused_topics: list[UnusedTopic] | None = None
-    missing: list[str] | None = None

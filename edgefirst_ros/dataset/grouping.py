@@ -237,7 +237,7 @@ class GroupRule:
             for glob in globs:
                 if not any(fnmatch.fnmatchcase(sequence, glob) for sequence in sequences):
                     raise UsageError(
-                        f"group: {group}={glob} matches no sequence; there are {nearest_first(glob, sequences)}"
+                        f"group: {group}={glob} matches no sequence; known: {nearest_first(glob, sequences)}"
                     )
 
     def groups(self, tallies: Tallies) -> Groups:

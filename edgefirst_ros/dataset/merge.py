@@ -146,7 +146,7 @@ def merge(
                         progress(f"merging {part.dataset.paths.name}", writer.samples, total)
                 lost += _left_over(part, notes)
         if not writer.samples:
-            raise DatasetError("the datasets have no samples with rows of frames, nothing is written")
+            raise DatasetError("the datasets have no samples with rows of frames, so no dataset is written")
         failing.pop_all()  # from here on all is there, and can be completed later
         paths = writer.finish(metadata, labels, categories)
     groups = None if group_rule is None else GroupCounts.of([paths], group_rule, limits)
@@ -169,7 +169,7 @@ def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, s
                     first = owners[_folded(new)].container.path
                     raise UsageError(
                         f"{first} and {dataset.container.path} both have a sequence {sequence!r}; "
-                        "use --rename to give the second one another name"
+                        "use --rename to rename the second one"
                     )
                 new = _free(sequence, owners)
             owners[_folded(new)] = dataset

@@ -206,7 +206,7 @@ def _unite_categories(parts: Sequence[MergeInput], numbers: Mapping[str, int]) -
             if plain and known != plain:
                 if known:
                     part.notes.append(
-                        f"{part.dataset.paths.arrow}: category_metadata of {label!r} differs: the first is kept"
+                        f"{part.dataset.paths.arrow}: category_metadata of {label!r} differs: the first one stays"
                     )
                 else:
                     united[label] = plain
@@ -357,7 +357,7 @@ class AnnotationRows:
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DatasetError(f"{self.path}: a mask cannot be read as PNG: {text_of(error)}") from error
         if max((known[old] for old in np.flatnonzero(np.bincount(classes.ravel(), minlength=256))), default=0) > VOID:
-            raise DatasetError(f"{self.path}: a mask of classes can have {VOID} labels, there are more")
+            raise DatasetError(f"{self.path}: a mask of classes can have {VOID} labels, and these are more")
         return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])
 
 

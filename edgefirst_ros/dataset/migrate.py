@@ -278,7 +278,7 @@ CROWD = "2026.10"
 """From this version on `ignore` replaces `iscrowd`, which mirrors it."""
 RASTER = "2026.04"
 """From this version on masks are PNG pictures."""
-OUTLINED = "mask: its outline is kept"
+OUTLINED = "mask: its outline stays"
 
 Rows = NDArray[np.bool_]
 

@@ -55,7 +55,7 @@ def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) ->
         return _open_objects(Location.of(path), limits)
     paths = find(path)
     if not os.path.lexists(paths.members):
-        raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
+        raise DatasetError(f"{paths.members}: missing; only with it the tables are a dataset")
     container = open_container(paths.members, limits)
     if isinstance(container, Archive):
         container.refuse_overlaps()

@@ -62,7 +62,7 @@ def _place_tables(paths: DatasetPaths, folder: Path) -> None:
 
 def remove_unfinished(paths: DatasetPaths) -> None:
     """Remove everything of an unfinished dataset; StorageError where that fails."""
-    with reporting(paths.container, "remove what is partial"):
+    with reporting(paths.container, "remove the partial files"):
         if paths.layout == "directory":
             remove_tree(paths.folder_partial)
         else:
@@ -80,7 +80,7 @@ def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
             continue
         if not overwrite:
             beside = f", and {paths.members_partial} beside it is unfinished" if paths.unfinished else ""
-            both = "both; a finished one is as good for --resume where nothing unfinished lies beside it"
+            both = "both; a finished one is as good for --resume without unfinished files beside it"
             raise DatasetError(f"{path} exists{beside}; use --overwrite to replace {both if beside else 'it'}")
         if os.path.isdir(path) and paths.layout == "zip":
             raise DatasetError(f"{path} is a folder and cannot be replaced by a file; remove it")
@@ -115,7 +115,7 @@ def refuse_irreplaceable(path: Path) -> None:
 def _refuse_irremovable(folder: Path, levels: int) -> None:
     """Raise DatasetError where a folder, or one of those in it down to so many levels, cannot be emptied."""
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise DatasetError(f"{folder}: you may not remove what is in it, so it cannot be replaced; name another folder")
+        raise DatasetError(f"{folder}: you may not remove its files, so it cannot be replaced; name another folder")
     if levels:
         with os.scandir(folder) as entries:
             for entry in entries:

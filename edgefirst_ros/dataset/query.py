@@ -123,7 +123,7 @@ def matching(
     import polars as pl
 
     if score is not None and not 0 <= score <= 1:
-        raise UsageError(f"score is {score}, it must lie within 0..1")
+        raise UsageError(f"score is {score}, it must be within 0..1")
     wanted = []
     if label is not None:
         labels = [label] if isinstance(label, str) else list(label)

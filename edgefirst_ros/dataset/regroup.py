@@ -142,7 +142,7 @@ class GroupCounts:
                 lacking = [kind.name for kind in self.kinds if kind.what == what and not tally.get(kind, 0)]
                 if lacking:
                     names = f"{what}{'s' if len(lacking) > 1 else ''} {listed(lacking, LISTED)}"
-                    notes.append(f"group {group} lacks the {names}, which another group has")
+                    notes.append(f"group {group} has no {names}, which another group has")
         return [*notes, self.missed] if self.missed is not None else notes
 
     @property
@@ -226,11 +226,11 @@ def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     if not paths.members.exists():
-        raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
+        raise DatasetError(f"{paths.members}: missing; only with it the tables are a dataset")
     if not os.path.lexists(paths.arrow):
         other = annotation_path(paths.arrow)
         hint = f"; make it from {other.name} with edgefirst-ros migrate" if other is not None else ""
-        raise DatasetError(f"{paths.arrow}: not there, and groups are kept in it{hint}")
+        raise DatasetError(f"{paths.arrow}: missing, and it holds the groups{hint}")
     if not is_plain_file(paths.arrow):
         raise DatasetError(f"{paths.arrow}: is not a regular file; put the file itself there")
     with reporting(paths.arrow, "read"), paths.arrow.open("rb") as file:

@@ -297,13 +297,13 @@ class Threshold:
 
 # fmt: off
 THRESHOLDS: dict[str, Threshold] = {one.key: one for one in (
-    Threshold("samples", "There is at least one sample.", None, 1.0, "datasets without samples"),
+    Threshold("samples", "The dataset has at least one sample.", None, 1.0, "datasets without samples"),
     Threshold("loss", "No topic loses a message.", 1e-12, 0.01, "share of a topic's messages", "topics"),
     Threshold("calibration", "No sequence has a calibration that is missing or a placeholder.", 1.0, None, "sequences"),
-    Threshold("alignment", "Less than 50 % of the boxes lack a radar target, and less than 50 % of the lidar clouds a "
+    Threshold("alignment", "Less than 50 % of the boxes have no radar target, and less than 50 % of the lidar clouds a "
               "point in the picture.", 0.5, 0.9, "share of boxes without a target, or of clouds without a point in the "
               "picture", "pictures"),
-    Threshold("clock", "No clock is set or stands still, and no topic has stamps of another clock.", 1.0, None,
+    Threshold("clock", "No clock is set or stops, and no topic has stamps of another clock.", 1.0, None,
               "steps, and topics whose stamps were replaced", "time"),
     Threshold("delay", "The delay from a topic's stamp to the recorder differs by less than 0.1 s from the usual one.",
               0.1, 1.0, "s from the usual", "time"),
@@ -401,11 +401,11 @@ def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
             none = False
             yield Check("loss", Level.AMBER, counted(damaged, "damaged place"), str(source.get("file")))
     if none:
-        yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not say what was lost")
+        yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not state its losses")
 
 
 def _calibration(word: str) -> Iterator[Check]:
-    said = {GIVEN: GIVEN, IDENTITY: "a placeholder: transforms that turn nothing (identity)", MISSING: "missing"}
+    said = {GIVEN: GIVEN, IDENTITY: "a placeholder: transforms that do not rotate (identity)", MISSING: "missing"}
     if word in said:
         yield Check("calibration", Level.GREEN if word == GIVEN else Level.AMBER, said[word])
 

@@ -324,7 +324,7 @@ class DatasetWriter:
         paths = self.paths
         if self.samples < self.committed:
             raise DatasetError(
-                f"{paths.members_partial}: has {self.committed} samples, now there are {self.samples}: it was made "
+                f"{paths.members_partial}: has {self.committed} samples, now {self.samples}: it was made "
                 "from another recording or with other settings; use --overwrite to start over"
             )
         self.state = WriterState.COMPLETING

@@ -57,12 +57,12 @@ def _lazily(module: str, name: str) -> Callable[..., None]:
 
 _PICTURES = {
     "pictures": "copy, link (to the files of a dataset that is a folder) or none",
-    "unlooked": "also samples that the model never looked at, as pictures of nothing",
+    "unlooked": "also samples that the model skipped, as empty pictures",
 }
 _LABELS = {
     "coco": _PICTURES | {"by_group": "a file of annotations for each group"},
     "yolo": _PICTURES
-    | {"segment": "outlines in place of boxes", "single_group": "also without pictures in group train or val"},
+    | {"segment": "outlines instead of boxes", "single_group": "also without pictures in group train or val"},
 }
 SYSTEMS = {
     name: System(name, _lazily(f"labels.{name}", "export"), None, options, calibrated=False)
@@ -171,7 +171,10 @@ def _report_placeholders(dataset: Dataset, report: LossReport) -> None:
     from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 
     words = {name: part.calibration(name).calibration for part in dataset.parts for name in part.sequences}
-    for word, meaning in ((IDENTITY, "a placeholder: its transforms turn nothing"), (MISSING, "missing or incomplete")):
+    for word, meaning in (
+        (IDENTITY, "a placeholder: its transforms do not rotate"),
+        (MISSING, "missing or incomplete"),
+    ):
         names = [name for name, found in words.items() if found == word]
         if names:
             more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

@@ -288,7 +288,7 @@ class Drive:
         if not isinstance(info, dict):
             own = "" if camera == CAMERA.key else f" for {camera}"
             raise DatasetError(
-                f"{self.dataset.paths.frames}: there is no camera_info of {self.name!r}{own} in its metadata, "
+                f"{self.dataset.paths.frames}: no camera_info of {self.name!r}{own} in its metadata, "
                 "so the camera's intrinsics are unknown; it comes from camera/info of the recording"
             )
         try:

@@ -149,7 +149,7 @@ def check_member_name(name: str) -> str:
     if any(part in ("", ".", "..") for part in parts) or "\\" in name or _DRIVE.match(name):
         raise ValueError(f"name {name[:80]!r} leads elsewhere, or nowhere")
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
-        raise ValueError(f"name {name[:80]!r} has control characters, or is no Unicode")
+        raise ValueError(f"name {name[:80]!r} has control characters, or is not Unicode")
     longest = max(len(part.encode()) for part in parts)
     if longest > LONGEST_PART or len(name.encode()) > LONGEST_NAME or len(parts) > DEEPEST_NAME:
         raise ValueError(f"name {name[:80]!r} has {len(name)} characters in {len(parts)} parts, too many")

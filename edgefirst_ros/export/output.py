@@ -70,7 +70,7 @@ def refuse_inside(out: Path, source: Path) -> None:
     """Raise UsageError where `out` would are in the folder that is read."""
     folder, place = os.path.realpath(source), os.path.realpath(out)
     if os.path.isdir(folder) and place != folder and os.path.commonpath([folder, place]) == folder:
-        raise UsageError(f"{out} lies in {source}, which is read; name a folder outside of it")
+        raise UsageError(f"{out} is in {source}, which is read; name a folder outside of it")
 
 
 def _sync(folder: Path, opened: int) -> None:

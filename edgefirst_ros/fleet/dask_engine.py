@@ -99,8 +99,8 @@ class DaskEngine:
             self._seen = now if workers else self._seen
             if self._local and now > self._seen + NO_WORKER:
                 raise EdgeFirstError(
-                    "all workers are gone and none can be begun again: is there memory, and space for temporary files? "
-                    "What is done is kept: the same command continues"
+                    "all workers ended and cannot be started again: check memory, and space for temporary files. "
+                    "Finished datasets stay: the same command continues"
                 )
         return self._counted[1]
 
@@ -187,7 +187,7 @@ def _told(function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[
 
 def _gone(error: Exception) -> EdgeFirstError:
     return EdgeFirstError(
-        f"the scheduler is gone ({type(error).__name__}); what is done is kept: the same command continues"
+        f"the scheduler is gone ({type(error).__name__}); finished datasets stay: the same command continues"
     )
 
 

@@ -71,7 +71,7 @@ def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     rows = states.choose(where, "name", "settings", "members", "samples", sensors, usable.alias("usable"))
     rows = rows.filter("usable").drop("usable").sort("name", "settings")
     if not len(rows):
-        raise DatasetError(f"{layout.root}: none of {counted(number, 'dataset')} meets --where {where!r}")
+        raise DatasetError(f"{layout.root}: 0 of {counted(number, 'dataset')} meet --where {where!r}")
     return [FleetDataset(*row) for row in rows.iter_rows()]
 
 
@@ -136,7 +136,7 @@ def shards(datasets: Sequence[FleetDataset], most: int | None) -> list[list[Flee
         own = dataset.container_bytes + (PER_ENTRY * dataset.entries if most > LARGE else 0)
         if dataset.container_bytes > most:
             raise UsageError(
-                f"--shard-bytes {most}: {dataset.name} alone has {dataset.container_bytes} bytes; give at least as many"
+                f"--shard-bytes {most}: {dataset.name} has {dataset.container_bytes} bytes; allow at least as many"
             )
         if size + own > most - (END if size else 0):
             found.append([])

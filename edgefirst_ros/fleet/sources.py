@@ -58,7 +58,7 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[List
         for one in read_list(text) if _is_list(text) else [text]:
             for source in _sources(one, note):
                 if source.uri != source.uri.encode("utf-8", "replace").decode():
-                    note(f"{source.uri!a}: left out: its name is no UTF-8")
+                    note(f"{source.uri!a}: left out: its name is not UTF-8")
                     continue
                 found[source.uri] = source
     return [found[uri] for uri in sorted(found)]
@@ -84,7 +84,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
     if (split := split_glob(place)) is not None:
         place, match = split
     elif place.local and not place.path.is_dir():
-        raise UsageError(f"{text}: there is no such file or folder{_near(place)}")
+        raise UsageError(f"{text}: no such file or directory{_near(place)}")
     files: list[StoredObject] = []
     folders: dict[str, list[StoredObject]] = {}
     hidden, others = 0, []
@@ -105,7 +105,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
     if hidden:
         note(f"{text}: left out (.*): {counted(hidden, 'hidden file')}")
     if not files and not folders:
-        there = f"; there are {', '.join(others)}" if others else "; there is nothing"
+        there = f"; there are {', '.join(others)}" if others else "; it is empty"
         raise UsageError(f"{text}: no recording ({SUFFIXES}) here{there}")
     for folder in [folder for folder in folders if _around(folder, folders) != folder]:
         del folders[folder]  # it is in another one

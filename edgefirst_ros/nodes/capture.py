@@ -208,7 +208,7 @@ class CaptureNode(LifecycleNode):
         if found and not self._has_namesake:
             self.get_logger().warning(
                 f"another node is named {self.get_fully_qualified_name()}, or was until it was killed seconds ago: "
-                "calls of its services may reach that one; give each its own name with -r __node:=NAME"
+                "calls of its services may reach that one; name each with -r __node:=NAME"
             )
         self._has_namesake = found
 

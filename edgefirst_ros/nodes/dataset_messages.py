@@ -68,7 +68,7 @@ class DatasetRecording:
         self.path = path
         self._dataset = Dataset(path)
         if self._dataset.frames is None:
-            raise DatasetError(f"{self._dataset.paths.frames}: is not there, and nothing else has the samples' stamps")
+            raise DatasetError(f"{self._dataset.paths.frames}: is missing, and only it has the samples' stamps")
         self.channels: dict[int, Channel] = {}
         self.damage: Sequence[Damage] = ()
         self.size = len(self._dataset)

@@ -61,7 +61,7 @@ class PlayerSettings(Model):
     loop: bool = Field(False, description="Begin again at the end, at once and without end")
     clock: bool = Field(False, description="Publish the time of the recording on /clock, 100 times a second")
     start: float = Field(
-        0.0, ge=0, le=1e6, allow_inf_nan=False, description="Part at the begin of the recording that is left out, s"
+        0.0, ge=0, le=1e6, allow_inf_nan=False, description="Time at the beginning of the recording to skip, s"
     )
     duration: float | None = Field(
         None, gt=0, le=1e6, allow_inf_nan=False, description="Length of the part to play, s; to the end if unset"
@@ -107,7 +107,7 @@ def play(node: Node, stopped: Callable[[], str]) -> None:
     node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, (PlayerSettings,), running=False))
     settings = read(node, PlayerSettings)
     if not settings.recording:
-        raise UsageError("recording: none is given; set it: --ros-args -p recording:=REC.mcap")
+        raise UsageError("recording is not set: --ros-args -p recording:=REC.mcap")
     player = _Player(node, settings, stopped)
     player.read_through()
     player.wait_for_subscribers()
@@ -150,14 +150,14 @@ class _Player:
         for damage in recording.damage:
             self._log.warning(printable(f"{recording.path}: damage at byte {damage.offset}: {damage.what}"))
         if timeline is None:
-            raise RecordingError(f"{recording.path}: there is no message in it that ROS could publish")
+            raise RecordingError(f"{recording.path}: it has no message that ROS could publish")
         if timeline.steps:
             self._log.warning(
                 f"the clock was set {counted(timeline.steps, 'time')} during the recording; such pauses are skipped"
             )
         if nanoseconds(self._settings.start) > self._length:
             raise UsageError(
-                f"start: {self._settings.start:g} s lie past the end of the recording, which lasts "
+                f"start: {self._settings.start:g} s is after the end of the recording, which lasts "
                 f"{self._length / SECOND:.3f} s"
             )
         self._outlets.open(recording.channels.values(), self._settings.topics, own_clock=self._clock is not None)
@@ -190,7 +190,7 @@ class _Player:
             before = self._outlets.published
             self._play_once()
             if self._outlets.published == before and not self._stopped():
-                raise RecordingError(f"{self._recording.path}: there is no message in the part that is to be played")
+                raise RecordingError(f"{self._recording.path}: the chosen part has no message")
             self._passes += 1
             if not self._settings.loop:
                 break
@@ -320,7 +320,9 @@ class Outlets:
                     counts[channel.topic] = counts.get(channel.topic, 0) + channel.seen
                     self.skipped[channel.topic] = f"{counted(counts[channel.topic], 'message')}: {why}"
         if not self._publishers:
-            raise RecordingError("nothing can be published; " + "; ".join(f"{t}: {w}" for t, w in self.skipped.items()))
+            raise RecordingError(
+                "no message can be published; " + "; ".join(f"{t}: {w}" for t, w in self.skipped.items())
+            )
 
     def _open(self, channel: Channel, *, own_clock: bool) -> str:
         """Create a publisher; returns why it cannot be created, or an empty text."""

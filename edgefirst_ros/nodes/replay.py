@@ -155,7 +155,7 @@ def _replay(node: Node, caught: list[int]) -> int:
     try:
         outcome = running.result()
     except _Stopped:
-        text = f"stopped; what was written to {own.out} so far has names ending in .partial or .journal"
+        text = f"stopped; unfinished files in {own.out} have names ending in .partial or .journal"
         node.get_logger().warning(printable(text))
         report.last(DiagnosticStatus.WARN, text, {"step": "stopped"})
         return 128 + caught[0]

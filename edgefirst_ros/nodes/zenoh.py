@@ -166,7 +166,7 @@ def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) ->
     log = VerbLog("play")
     recording = open_playable(path)
     if not [*times_of(recording)]:  # which finds the channels
-        raise RecordingError(f"{path}: there is no message in it that could be published")
+        raise RecordingError(f"{path}: it has no message that could be published")
     with session(endpoint) as bus:
         catch_signals(caught.append)
         channels = sorted(

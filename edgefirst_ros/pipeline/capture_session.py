@@ -205,7 +205,7 @@ class CaptureSession:
         if isinstance(self._current, _Waiting):
             if self._current.wanted is None:
                 self._current.wanted = time.monotonic_ns()
-            return _answered("begins as soon as there is a camera")
+            return _answered("begins as soon as a camera is found")
         return self._order(lambda capture: capture.start(), lambda: "started")
 
     def split(self) -> Future[str]:

@@ -473,7 +473,7 @@ class _Run:
             raise refused
         committed = counted(writer.committed, "sample")
         self._notes.append(
-            f"unfinished, {committed} committed: {refused}; once that is mended, give the same command again: "
+            f"unfinished, {committed} committed: {refused}; once that is mended, run the same command again: "
             "it continues from there"
         )
 

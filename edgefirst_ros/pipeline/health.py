@@ -193,7 +193,7 @@ class Health:
         if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
             quiet = (now - state.last) / 1e9
             if quiet > max(SILENT, GAP_PERIODS[1] / expected if expected else 0.0):
-                faults.append(f"nothing came for {quiet:.1f} s")
+                faults.append(f"no message for {quiet:.1f} s")
             elif len(known.recent) >= STEADY and rate < expected / 2 and expected >= STEADY:
                 faults.append(f"{rate:.1f} messages a second came, {expected:.1f} are usual")
         if state.mixed:
@@ -221,7 +221,7 @@ class Health:
         elif facts.get("standstill_s", 0.0) > SILENT:
             level, text = (
                 HealthLevel.WARN,
-                f"nothing was written for {facts['standstill_s']:.1f} s: is the disk slow?",
+                f"no sample was written for {facts['standstill_s']:.1f} s: is the disk slow?",
             )
         else:
             failure = facts.get("upload", {}).get("failure")

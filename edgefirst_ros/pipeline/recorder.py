@@ -442,7 +442,7 @@ class Recorder:
         if sequence is not None:
             if not is_taken(out, sequence, layout):
                 return sequence
-            self._on_event(f"{sequence} is there already in {plan.live.out}: named by host and time instead")
+            self._on_event(f"{sequence} exists already in {plan.live.out}: named by host and time instead")
         return free_name(out, plan.host, layout)
 
     def _end(self) -> None:
@@ -538,7 +538,7 @@ class Capture:
     def split(self) -> None:
         """Continue in a new dataset from the next keyframe on; no frame is lost."""
         if not self._order(lambda: self._recorder.split(time.monotonic_ns())):
-            raise DatasetError("nothing is being recorded that could be split")
+            raise DatasetError("no dataset is being recorded that could be split")
 
     def pause(self, *, paused: bool) -> None:
         """Write no samples until it ends the pause; the dataset stays open."""

@@ -97,7 +97,7 @@ def finished(
     what = "it was interrupted, and completed by recover" if "recovered" in known else ""
     what = what or _other_making(known, making(settings)) or _other_sources(sources, map(_file, recordings))
     if not what and len(sources) != len(recordings):
-        what = f"it was made from {len(sources)} files, now there are {len(recordings)}"
+        what = f"it was made from {len(sources)} files, now {len(recordings)}"
     what = what or _other_sequences(known, plan, finished=True)
     what = what or _other_sources(sources, ({"sha256": sha256(path), **_file(path)} for path in recordings))
     if what:

@@ -79,7 +79,7 @@ class Uploader:
                 wait = LOOK_EVERY
             except (EdgeFirstError, OSError) as error:
                 if str(error) != self._failure:
-                    self._log.warning(f"upload: {error}; it goes on")
+                    self._log.warning(f"upload: {error}; it continues")
                 self._failure = str(error)
                 pause = pause if self._sent == sent else PAUSES[0]  # it answers, at least now and then
                 wait, pause = pause, min(2 * pause, PAUSES[1])

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.dataset.names import member_of
-from edgefirst_ros.dataset.sequences import LACKING, UNUSED
 from edgefirst_ros.dataset.summary import lacking
 from edgefirst_ros.dataset.verdict import (
     MODEL,
@@ -43,7 +42,9 @@ def quick(subject: Told) -> dict[str, Any]:
     summary = subject.summary
     checks = summary.checks
     if not len(subject.timeline) and subject.samples:
-        checks[0] = Check("samples", worst(()), f"{counted(subject.samples, 'sample')}; there is no table of frames")
+        checks[0] = Check(
+            "samples", worst(()), f"{counted(subject.samples, 'sample')}; the dataset has no table of frames"
+        )
     return {
         "name": subject.name,
         "path": str(subject.path),
@@ -62,7 +63,6 @@ def quick(subject: Told) -> dict[str, Any]:
             for one in summary.sequences
         },
         "topics": topics(summary.whole.counts, subject.messages),
-        **{key: subject.metadata.get(key) or [] for key in (UNUSED, LACKING)},
         "time": {
             "paces": {name: _pace(pace, several=summary.is_several) for name, pace in paces(subject.timeline).items()}
         },
@@ -103,7 +103,7 @@ def summary(checks: Collection[Check]) -> str:
         if bad:
             more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
             found.append(f"{level.word.capitalize()}: {', '.join([*bad][:MOST_NAMED])}{more}; {advice}.")
-    return " ".join(found) or f"Nothing is wrong: {counted(len(checks), 'check')} passed."
+    return " ".join(found) or f"All is well: {counted(len(checks), 'check')} passed."
 
 
 def topics(counts: Mapping[str, Any] | None, messages: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -410,7 +410,7 @@ def box_places(boxes: Floats) -> list[Figure]:
     return [
         Figure(
             "box-places",
-            "Where boxes lie in the picture",
+            "Places of boxes in the picture",
             f"Map of the middles of {len(boxes)} boxes over the picture",
             [
                 {
@@ -477,7 +477,7 @@ def radar(look: RadarLook) -> list[Figure]:
                 ],
                 axes(DRIVE, "range, m"),
                 height=300,
-                notes=[f"{counted(clouds, 'message')} looked at, spread evenly."],
+                notes=[f"{counted(clouds, 'message')} analysed, spread evenly."],
             )
         )
     return found
@@ -555,7 +555,7 @@ def lidar(found: Mapping[str, tuple[Floats, int]]) -> Figure | None:
         f"Histogram of the ranges of {len(every)} lidar points of {clouds} clouds",
         data,
         axes("range, m", "points a cloud", bargap=0.05, barmode="overlay"),
-        notes=[f"{counted(clouds, 'cloud')} looked at, spread evenly."],
+        notes=[f"{counted(clouds, 'cloud')} analysed, spread evenly."],
     )
 
 

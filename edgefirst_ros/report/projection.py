@@ -113,7 +113,7 @@ def projector(
         raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")
     if word == IDENTITY and not assume_forward:
         raise NotProjectableError(
-            f"{sensor}: the transforms from {frame!r} to {info['frame_id']!r} turn nothing, so they are a placeholder; "
+            f"{sensor}: the transforms from {frame!r} to {info['frame_id']!r} do not rotate: a placeholder; "
             "--assume-forward takes the camera to look along the sensor's x"
         )
     try:
@@ -139,7 +139,7 @@ def xyz(points: ArrayLike) -> Floats:
 
 def _what_is_missing(info: Any, frame: str) -> str:
     if not isinstance(info, Mapping) or not info.get("k"):
-        return "there is no camera_info"
+        return "camera_info is missing"
     if judge(info, (), ()) == MISSING:
         return "camera_info has no focal length"
     return f"no chain of transforms joins {frame!r} to the camera's frame {info.get('frame_id')!r}"

@@ -149,7 +149,6 @@ def _convert(
     found.count(counts)
     sources = [file.plain for file in recording.files]
     facts = SequenceFacts(name, roles, found.base, found.calibration, counts, sources)
-    facts.unused.extend(found.plain_unused)
     whole = DatasetFacts(settings)
     whole.begin(facts)
     with open_writer(settings, roles, folder, name, describe=dict) as writer:
@@ -175,9 +174,7 @@ def _convert(
         if output.refused is not None:
             raise output.refused
         if not writer.samples:
-            raise RecordingError(
-                f"{recording.path}: no sample can be made of it; edgefirst-ros info says what is in it"
-            )
+            raise RecordingError(f"{recording.path}: it has no samples; edgefirst-ros info shows its content")
         whole.end()
         paths = writer.finish(whole.metadata(), whole.labels, whole.categories, whole.box3d_frame)
     many = len(recording.files) > 1

@@ -150,7 +150,7 @@ def report(
     refuse_settings(wanted, settings)
     if several and out is None:
         if len(paths) > 1:
-            raise UsageError("several PATHs: -o X.html says where the table over them goes; the pages lie beside it")
+            raise UsageError("several PATHs: -o X.html names the table over them; the pages are beside it")
         out = Path(paths[0]) / TABLE
     if several and out is not None:
         return report_all(
@@ -166,7 +166,7 @@ def report(
             progress=progress,
         )
     if table_only:
-        raise UsageError("--table-only: there is one PATH only; give several, or a folder")
+        raise UsageError("--table-only: needs several PATHs, or a folder")
     place = Path(out) if out is not None else wanted[0].page
     check_path(place)
     refuse(place, overwrite=overwrite)
@@ -265,7 +265,7 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
         else:
             inside = sorted(_inside(path), key=lambda one: str(one.path))
             if not inside:
-                raise DatasetError(f"{path}: neither a dataset nor a recording, and a folder with none of them in it")
+                raise DatasetError(f"{path}: not a dataset or recording, and the folder contains neither")
             found += inside
             several = True
     return found, several

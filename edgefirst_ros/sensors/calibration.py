@@ -240,12 +240,12 @@ def _size_of(info: Mapping[str, Any]) -> tuple[int, int] | None:
 def _describe_change(what: str, first: _First) -> str:
     seconds, rest = divmod(first.changed or 0, 1_000_000_000)
     when = f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
-    return f"{what} changes at {when} (log_time {first.changed}): the first one is kept"
+    return f"{what} changes at {when} (log_time {first.changed}): the first one counts"
 
 
 def _check(what: str, number: int, most: int = LONGEST_NAME) -> None:
     if number > most:
-        raise MessageError(CANNOT_BE_STORED, f"{number} {what}, up to {most} are taken")
+        raise MessageError(CANNOT_BE_STORED, f"{number} {what}, up to {most} count")
 
 
 def frame_of(sensor: str, named: Mapping[str, str]) -> str:

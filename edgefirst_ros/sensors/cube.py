@@ -205,13 +205,13 @@ def _described(message: RadarCube) -> tuple[tuple[int, ...], tuple[int, ...], ND
 def _fault(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool, count: int) -> str:
     """Why a cube cannot be placed; empty when it can."""
     if not layout or len(layout) != len(shape):
-        return "layout and shape do not go together"
+        return "layout and shape do not match"
     if not set(layout) <= set(ORDER):
         return f"axis {sorted(set(layout) - set(ORDER))} is not known"
     if len(set(layout)) != len(layout):
         return "an axis comes twice"
     if math.prod(shape) != count or not count:
-        return f"there are {count} values"
+        return f"it has {count} values"
     if is_complex and shape[-1] % 2:
         return "the last dimension of a complex cube is odd"
     return ""

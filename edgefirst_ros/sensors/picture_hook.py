@@ -80,7 +80,7 @@ def load_hook(name: str) -> PictureHook:
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a user's code raises
         if isinstance(error, ModuleNotFoundError) and error.name in (place, place.partition(".")[0]):
             raise UsageError(
-                f"picture_hook {name}: there is no module {error.name} on PYTHONPATH or beside the settings file"
+                f"picture_hook {name}: no module {error.name} on PYTHONPATH or beside the settings file"
             ) from None
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"picture_hook {name}: importing {place} raised {text[:LONGEST]}") from None
@@ -89,7 +89,7 @@ def load_hook(name: str) -> PictureHook:
         there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         near = [*get_close_matches(wanted, there, 3, 0.4), *there]
         listed = ", ".join(list(dict.fromkeys(near))[:10]) or "none"
-        raise UsageError(f"picture_hook {name}: {place} has no function {wanted}; there are {listed}")
+        raise UsageError(f"picture_hook {name}: {place} has no function {wanted}; known: {listed}")
     return PictureHook(name, function, _version(module))
 
 

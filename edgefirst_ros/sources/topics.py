@@ -201,7 +201,7 @@ class _Finder:
             if self.live and is_glob(name):
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
             elif not self.live:
-                self.notes.append(f"{where}: the rig gives it {name}, which the recording has not")
+                self.notes.append(f"{where}: the rig assigns it {name}, which the recording has not")
                 self.missing += [key] if part == "topic" else []
             return None
         if self.topics[topic] not in types:
@@ -233,7 +233,7 @@ class _Finder:
             if len(alike) > 1 and open_keys:
                 lines = " or ".join(f"{keys[topic]}: {{topic: {topic}}}" for topic in alike)
                 self.notes.append(
-                    f"{schema}: several topics could be meant, none is used: {', '.join(alike)}; "
+                    f"{schema}: not used, because several topics are possible: {', '.join(alike)}; "
                     f"name one in a rig: {lines}"
                 )
             elif alike and keys[alike[0]] in open_keys:
@@ -266,15 +266,15 @@ class _Finder:
     def note_absent(self, sensors: Collection[str], found: Mapping[str, str], own: str | None) -> None:
         """Note the sensors that were requested and are not there, and the camera that was not."""
         if sensors and own is None and streams.CAMERA.key not in sensors:
-            self.notes.append("camera is not among the sensors: samples have the times of its pictures alone")
+            self.notes.append("camera is not among the sensors: samples have only the times of its pictures")
         missing = [] if self.live else [s for s in sensors if s not in (*found, own, streams.CAMERA.key)]
-        self.notes += [f"{sensor}: is asked for, but the recording has no topic of it" for sensor in missing]
+        self.notes += [f"{sensor}: was requested, but the recording has no topic of it" for sensor in missing]
 
     def one(self, name: str, among: Collection[str] | None = None) -> str | None:
         """Return the topic with a known name; None if absent, or, with a note, several could be meant."""
         found = self.known(name, among)
         if len(found) > 1:
-            self.notes.append(f"{name}: several topics could be meant, none is used: {', '.join(found)}")
+            self.notes.append(f"{name}: not used, because several topics are possible: {', '.join(found)}")
             return None
         return found[0] if found else None
 
@@ -353,7 +353,7 @@ class _Finder:
         alike = found or self.unknown(schema)
         if len(alike) > 1:
             self.notes.append(
-                f"{name}: several topics could be meant, none is used; name one with {key}: {', '.join(alike)}"
+                f"{name}: not used, because several topics are possible: {', '.join(alike)}; name one with {key}"
             )
             return None
         if alike and not found:
@@ -364,7 +364,7 @@ class _Finder:
         """Return the only topic with the boxes of scenes; None, with a note, if there are several."""
         found = self.of_type(CUBES)
         if len(found) > 1:
-            self.notes.append(f"fusion/boxes3d: several topics could be meant, none is used: {', '.join(found)}")
+            self.notes.append(f"fusion/boxes3d: not used, because several topics are possible: {', '.join(found)}")
         return found[0] if len(found) == 1 else None
 
     def model(self, chosen: str | None) -> str | None:

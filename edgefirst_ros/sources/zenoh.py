@@ -98,9 +98,9 @@ class ZenohTransport(Transport):
         found: dict[str, tuple[str, str]] = {}
         mixed = {lane.key: _foreign(lane) for lane in lanes.values() if lane.foreign}
         if intake.ignored:
-            mixed["further keys"] = f"not used: messages of {MOST_KEYS} keys are kept, and there are more"
+            mixed["further keys"] = f"not used: messages of {MOST_KEYS} keys are stored, and more keys exist"
         if self._untold:
-            mixed["further publishers"] = f"not used: {MOST_TOKENS} are taken note of, and there are more"
+            mixed["further publishers"] = f"not used: {MOST_TOKENS} are noted, and more exist"
         for key in sorted(
             {*announced, *lanes}, key=lambda key: (key not in self._listened, key.startswith("rt/"), key)
         ):

@@ -355,7 +355,7 @@ class Cut:
             ends = [min(ends[0], stamp), max(ends[1], stamp)]
         undecodable = tuple(number for number in range(frames) if number not in readable)
         note = (
-            f"no frame lies between start and end: stamps go from {_utc(ends[0])} to {_utc(ends[1])}, "
+            f"no frame is between start and end: stamps go from {_utc(ends[0])} to {_utc(ends[1])}, "
             f"{(ends[1] - ends[0]) / SECOND:.3f} s"
             if readable and last < 0
             else ""

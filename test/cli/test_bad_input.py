@@ -58,7 +58,7 @@ def test_the_folder_that_datasets_are_in(run, dataset, verb):
         assert (done.returncode, done.stderr) == (0, "")
         return
     assert done.returncode == 1
-    assert f"give one of them: {dataset}.zip" in done.stderr
+    assert f"name one of them: {dataset}.zip" in done.stderr
     assert sorted(path.suffix for path in dataset.parent.iterdir()) == [".arrow", ".arrow", ".zip"]
 
 
@@ -81,7 +81,7 @@ def test_hints(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch() if path.suffix else path.mkdir()
-    assert f"give one of them: {tmp_path / 'a.zip'}, {tmp_path / 'b'}, {tmp_path / 'lone'}" in instead(tmp_path)
+    assert f"name one of them: {tmp_path / 'a.zip'}, {tmp_path / 'b'}, {tmp_path / 'lone'}" in instead(tmp_path)
     assert instead(tmp_path / "lone") == instead(tmp_path / "c.txt") == instead(tmp_path / "none") == ""
     for number in range(9):
         (tmp_path / f"{number}.zip").touch()
@@ -115,7 +115,7 @@ def test_migrate_does_not_wait_for_a_pipe_and_names_the_folder_that_is_missing(r
     assert "is not a file" in run("migrate", "pipe.arrow", "-o", "new.json").stderr
     done = run("migrate", f"{dataset}.arrow", "-o", "none/new.json")
     assert done.returncode == 1
-    assert "there is no folder none" in done.stderr
+    assert "no folder none" in done.stderr
 
 
 def test_output_inside_of_what_is_read(run, dataset, tmp_path):

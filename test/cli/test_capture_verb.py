@@ -87,7 +87,7 @@ def test_the_bus_without_an_address_is_that_of_this_machine(call, bus, tmp_path)
     ("arguments", "said"),
     [
         (["--set", "rate"], "--set: expected NAME=VALUE, got 'rate'"),
-        (["drive.mcap"], "expected options, got 'drive.mcap': with --zenoh settings go into --config and --set"),
+        (["drive.mcap"], "expected options, got 'drive.mcap': with --zenoh use --config and --set"),
     ],
 )
 def test_what_is_no_setting_is_refused(call, bus, arguments, said):

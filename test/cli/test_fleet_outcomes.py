@@ -65,7 +65,7 @@ def test_failures_of_before_are_told_and_not_tried_again(call, failed, tmp_path)
     told = json.loads(call("fleet", "convert", tmp_path / "in", "-o", failed, "--json").stdout)
     assert (told["done_before"], told["verdicts"], len(told["not_all_there"])) == (23, {"failed": 23}, 20)
     dry = call("fleet", "convert", tmp_path / "in", "-o", failed, "--retry-failed", "--dry-run")
-    assert dry.stdout.endswith("23 to do (0.0 MB), 0 done before; nothing was written\n")
+    assert dry.stdout.endswith("23 to do (0.0 MB), 0 done before; dry run: no file changes\n")
 
 
 def test_a_catalogue_that_cannot_be_written_does_not_hide_the_status(call, failed):

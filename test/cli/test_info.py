@@ -90,7 +90,7 @@ def test_a_time_check_prints_offsets_and_their_lines_of_a_recording_but_not_of_a
     told = [*command, "info", path, "--check-time", "--config", config]
     text = subprocess.run(told, capture_output=True, text=True, check=True).stdout
     assert re.search(r"lidar.points, imu +turn +\+0\.0(3|29|31)\d* +0\.00\d +1\.00 +\d\.\d\n", text), text
-    assert re.search(r"camera, imu +turn +- +- +- +0\.0  cannot be told: the recording has no camera\n", text)
+    assert re.search(r"camera, imu +turn +- +- +- +0\.0  unknown: the recording has no camera\n", text)
     assert re.search(r"imu +- +-  too short: 8 s; 10 s are needed\n", text)
     head = "lines for a rig, if the stamps of lidar.points are right (not applied):\n  imu: {offset: "
     assert 0.077 < float(text.partition(head)[2].partition("}")[0]) < 0.083

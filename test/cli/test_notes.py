@@ -134,7 +134,7 @@ def test_info_tells_clocks_that_are_not_that_of_the_camera(call, recording):
 def test_a_folder_that_cannot_be_listed_has_no_datasets_to_name(call, tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
     made.write(tmp_path / "in", made.good())
-    assert f"give one of them: {tmp_path}/in/data.zip" in str(call("recover", tmp_path / "in").exception)
+    assert f"name one of them: {tmp_path}/in/data.zip" in str(call("recover", tmp_path / "in").exception)
     listed = type(tmp_path).iterdir
 
     def refusing(path):
@@ -145,5 +145,5 @@ def test_a_folder_that_cannot_be_listed_has_no_datasets_to_name(call, tmp_path, 
     monkeypatch.setattr(type(tmp_path), "iterdir", refusing)
     error = call("recover", tmp_path / "in").exception
     assert "not a dataset" in str(error)
-    assert "give one of them" not in str(error)
+    assert "name one of them" not in str(error)
     assert os.listdir(tmp_path / "in")

@@ -72,7 +72,7 @@ def test_what_is_lost_is_named_by_its_place(call, damaged):
     found = numbers(done.stdout)
     assert (found["samples kept"], found["members kept"]) == (4, 11)
     assert found["bytes skipped, damaged or cut"] == lost["bytes"]
-    assert f"note: {paths.arrow} is kept as it is\n" in done.stdout
+    assert f"note: {paths.arrow} stays as it is\n" in done.stdout
     assert (found["rows of frames rebuilt"], found["samples whose annotations may be lost"]) == (0, 0)
 
 
@@ -92,5 +92,5 @@ def test_places_beyond_those_listed_are_counted(unfinished, capsys):
 def test_of_a_finished_folder_it_is_said_that_nothing_was_compared(call, tmp_path):
     paths = finish(tmp_path / "out", SAMPLES, layout="directory")
     done = call("recover", paths.container, "--verify")
-    note = "note: it is a folder, of which nothing was compared: edgefirst-ros validate looks at it\n"
+    note = "note: folders are not compared: edgefirst-ros validate checks them\n"
     assert (done.exit_code, done.stdout) == (0, f"out/drive is complete\n{note}")

@@ -35,7 +35,7 @@ def test_datasets_are_split_as_one_set(run, datasets):
     assert (told["without_group"], told["notes"]) == (0, [])
     done = run("split", *names, "--group", "test=n*", "--group", "test=nig?t", "--group", "val=x,train=d*")
     assert done.returncode == 2
-    assert "val=x matches no sequence; there are day, night" in done.stderr
+    assert "val=x matches no sequence; known: day, night" in done.stderr
     done = run("split", *names, "--group", "test=n*", "--group", "test=nig?t")
     assert (
         "group              test  train\nsamples              10     10\nsensor radar.cube    10     10\n"
@@ -74,7 +74,7 @@ def test_convert_refuses_a_pattern_before_it_reads(run, datasets, tmp_path):
     recordings = [datasets[0].out / "day.mcap", datasets[0].out / "night.mcap"]
     done = run("convert", *recordings, "-o", "out", "--group", "test=nihgt")
     assert done.returncode == 2
-    assert "group: test=nihgt matches no sequence; there are night, day" in done.stderr
+    assert "group: test=nihgt matches no sequence; known: night, day" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -214,7 +214,7 @@ def test_a_dataset_all_of_whose_samples_have_no_stamp_is_not_merged(tmp_path):
         for row in parts.frames:
             row["timestamp"] = None
 
-    with pytest.raises(DatasetError, match="no samples with rows of frames, nothing is written"):
+    with pytest.raises(DatasetError, match="no samples with rows of frames, so no dataset is written"):
         merge(pair(tmp_path, spoil), tmp_path / "out", rename=True)
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -247,7 +247,7 @@ def test_of_two_descriptions_of_a_label_the_first_is_kept_and_the_user_is_told(t
     found = json.loads(table.schema.metadata[b"category_metadata"])
     assert found["car"]["synonyms"] == ["auto"]
     assert set(found) == {"car", "person"}
-    assert f"{tmp_path}/b/data.arrow: category_metadata of 'car' differs: the first is kept" in merged.notes
+    assert f"{tmp_path}/b/data.arrow: category_metadata of 'car' differs: the first one stays" in merged.notes
 
 
 def test_a_dataset_without_annotations_is_merged_with_one_that_has_some(tmp_path):
@@ -344,7 +344,7 @@ def coloured():
         (
             png(8, 0),
             (json.dumps([f"label {n}" for n in range(256)]), '["car"]'),
-            "a mask of classes can have 255 labels, there are more",
+            "a mask of classes can have 255 labels, and these are more",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_masks_become_outlines_in_2025_10(tmp_path):
     assert [masks[0], *masks[2:]] == [RING, None, None, RING, None]
     assert masks[1][:8] == masks[1][9:] == RING
     assert math.isnan(masks[1][8])
-    assert report.changed == {"mask: its outline is kept": 2, "polygon: rings to polygons in mask": 1}
+    assert report.changed == {"mask: its outline stays": 2, "polygon: rings to polygons in mask": 1}
     assert [(text.partition(":")[0], number) for text, number in report.lost.items()] == [("mask", 1)] * 3
     assert report.exit_code == 3
 

@@ -83,7 +83,7 @@ def test_several_datasets_are_one_set_of_sequences(desk):
 def test_what_a_group_lacks_is_said(desk):
     done = split([desk / "night", desk / "monday"], GroupRule(named={"test": ("night",), "train": ("mon*",)}))
     assert done.counts.groups["train"][Kind("sensor", "radar.cube")] == 20
-    lacks = "group test lacks the sensors lidar.points, radar.cube, radar.targets, which another group has"
+    lacks = "group test has no sensors lidar.points, radar.cube, radar.targets, which another group has"
     assert lacks in done.counts.notes
     done = split([desk / "night"], GroupRule(SHARES, block=10**18))
     assert done.counts.notes == [
@@ -101,8 +101,8 @@ def test_merge_gives_groups_by_the_names_that_sequences_have(desk, tmp_path):
     assert found["monday-2"] == {"test"}
     assert {*found["monday"], *found["night"]} == {"a", "b"}
     assert {group: tally[SAMPLES] for group, tally in merged.groups.groups.items()} == {"a": 20, "b": 10, "test": 20}
-    assert "group b lacks the sensors lidar.points, radar.cube, radar.targets, which another group has" in merged.notes
-    with pytest.raises(UsageError, match="matches no sequence; there are monday-2, monday, night"):
+    assert "group b has no sensors lidar.points, radar.cube, radar.targets, which another group has" in merged.notes
+    with pytest.raises(UsageError, match="matches no sequence; known: monday-2, monday, night"):
         merge(twins, tmp_path, name="no", rename=True, group_rule=GroupRule(named={"test": ("monday-3",)}))
     plain = merge([merged.paths.container], tmp_path, name="kept")
     assert groups(plain.paths.container) == found
@@ -121,7 +121,7 @@ def test_nothing_changes_where_one_of_them_is_refused(made, desk):
             split([desk / "monday", refused], BLOCKS)
     with pytest.raises(UsageError, match="given twice"):
         split([desk / "monday", desk / "monday.zip"], BLOCKS)
-    with pytest.raises(UsageError, match=r"test=sun\* matches no sequence; there are monday, tuesday"):
+    with pytest.raises(UsageError, match=r"test=sun\* matches no sequence; known: monday, tuesday"):
         split([desk / "tuesday", desk / "monday"], GroupRule(named={"test": ("sun*",)}))
     assert files(desk) == before
 
@@ -142,7 +142,7 @@ def test_a_disk_that_refuses_leaves_all_as_it_was(desk, monkeypatch):
 def test_tables_that_are_none_are_named(desk):
     arrow = desk / "monday.arrow"
     arrow.rename(desk / "kept")
-    with pytest.raises(DatasetError, match=r"monday\.arrow: not there"):
+    with pytest.raises(DatasetError, match=r"monday\.arrow: missing"):
         split([desk / "monday"], BLOCKS)
     arrow.symlink_to("kept")
     with pytest.raises(DatasetError, match="not a regular file"):
@@ -190,7 +190,7 @@ def test_samples_without_a_stamp_cannot_be_cut_by_time(desk):
 def test_tables_without_members_are_no_dataset(desk):
     (desk / "monday.zip").unlink()
     before = files(desk)
-    with pytest.raises(DatasetError, match=r"monday\.zip: not there; the tables alone are not a dataset"):
+    with pytest.raises(DatasetError, match=r"monday\.zip: missing; only with it the tables are a dataset"):
         split([desk / "monday"], BLOCKS)
     assert files(desk) == before
 

@@ -372,6 +372,6 @@ def test_only_the_same_samples_are_continued(tmp_path, other, told):
 def test_a_dataset_that_is_continued_does_not_become_shorter(tmp_path):
     with continued(tmp_path) as writer:
         writer.write(sample(0))
-        with pytest.raises(DatasetError, match=r"drive\.zip\.partial: has 3 samples, now there are 1: .*--overwrite"):
+        with pytest.raises(DatasetError, match=r"drive\.zip\.partial: has 3 samples, now 1: .*--overwrite"):
             writer.finish({})
     assert recover(tmp_path / "drive").samples == 3

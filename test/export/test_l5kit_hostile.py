@@ -99,7 +99,7 @@ def test_more_than_anybody_has_in_one_is_refused_before_it_is_read(tmp_path, nam
     scenes.close()
     (tmp_path / "scenes" / "0").replace(path / "scenes" / "0")
     changed(path / name / ".zarray", shape=[1 << 33])
-    with pytest.raises(DatasetError, match=f"{name}: 0 to 8589934592 are asked for in one"):
+    with pytest.raises(DatasetError, match=f"{name}: 0 to 8589934592 were requested in one"):
         restore(path, "l5kit", tmp_path / "out")
 
 

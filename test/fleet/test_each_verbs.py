@@ -203,13 +203,13 @@ def progress_on(monkeypatch, terminal, clock, times):
 
 def test_on_a_terminal_one_line_is_written_over_and_taken_away_at_the_end(monkeypatch, clock):
     written = progress_on(monkeypatch, Terminal(tty=True), clock, [0.0, 0.01, 100.0])
-    line = "0 of 10 done, 0 running, 0 failed, no worker is there"
+    line = "0 of 10 done, 0 running, 0 failed, no worker is connected"
     assert written == f"\r{line}\r{' ' * len(line)}\r"
 
 
 def test_in_a_log_a_line_comes_seldom(monkeypatch, clock):
     written = progress_on(monkeypatch, Terminal(tty=False), clock, [0.0, 1.0, 1000.0, 1001.0, 2000.0])
-    assert written == "0 of 10 done, 0 running, 0 failed, no worker is there\n" * 2
+    assert written == "0 of 10 done, 0 running, 0 failed, no worker is connected\n" * 2
 
 
 def test_progress_that_nobody_reads_does_not_end_the_work(monkeypatch, clock):

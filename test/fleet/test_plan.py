@@ -72,7 +72,7 @@ def test_a_name_that_is_no_text_is_left_out_and_noted(tmp_path):
         pass
     names, notes = found(tmp_path)
     assert names == [str(tmp_path / "a.mcap")]
-    assert "no UTF-8" in notes[0]
+    assert "not UTF-8" in notes[0]
 
 
 def test_a_bucket_is_listed_as_a_folder_is(s3):
@@ -89,8 +89,8 @@ def test_a_bucket_is_listed_as_a_folder_is(s3):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("{0}/drivse", "no such file or folder; beside it: drives"),
-        ("{0}/empty", r"no recording \(\*.mcap, \*.db3, \*.bag\) here; there is nothing"),
+        ("{0}/drivse", "no such file or directory; beside it: drives"),
+        ("{0}/empty", r"no recording \(\*.mcap, \*.db3, \*.bag\) here; it is empty"),
         ("{0}/other", "here; there are notes.txt"),
         ("{0}/drives/*.bag", r"no recording"),
         ("{0}/binary", "neither a recording nor a list"),
@@ -105,7 +105,7 @@ def test_what_has_no_recording_is_said_with_what_there_is(tmp_path, given, said)
 
 
 def test_a_path_of_which_nothing_is_there_has_nothing_beside_it(tmp_path):
-    with pytest.raises(UsageError, match=r"no such file or folder$"):
+    with pytest.raises(UsageError, match=r"no such file or directory$"):
         found(tmp_path / "none" / "drives")
 
 

@@ -70,7 +70,7 @@ def test_messages_that_cannot_be_published_are_summed_up_by_topic(outlets):
 
 
 def test_where_nothing_can_be_published_each_reason_is_given(outlets):
-    with pytest.raises(RecordingError, match="nothing can be published; /gps: 3 messages: its encoding is unknown"):
+    with pytest.raises(RecordingError, match="no message can be published; /gps: 3 messages: its encoding is unknown"):
         outlets.open([channel("/gps", FIX, encoding="")], (), own_clock=False)
 
 

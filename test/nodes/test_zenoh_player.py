@@ -104,7 +104,7 @@ def test_a_signal_ends_the_wait_for_somebody_who_listens(ear, drive, monkeypatch
 def test_a_recording_without_a_message_cannot_be_played(tmp_path):
     path = tmp_path / "empty.mcap"
     write_recording(path, Recipe(seconds=0.2, topics=frozenset({"imu"}), drop={"imu": tuple(range(1000))}))
-    with pytest.raises(RecordingError, match=r"empty\.mcap: there is no message in it that could be published"):
+    with pytest.raises(RecordingError, match=r"empty\.mcap: it has no message that could be published"):
         play(path, "tcp/127.0.0.1:9")
 
 

@@ -99,7 +99,7 @@ def test_a_session_that_is_activated_again_waits_anew_until_the_topics_have_sett
 def test_without_autostart_a_start_that_comes_before_the_camera_holds(recording, tmp_path):
     drive = Drive(recording(**STILL), tmp_path / "out", autostart=False)
     drive.session.activate()
-    assert drive.session.start().result(LONG) == "begins as soon as there is a camera"
+    assert drive.session.start().result(LONG) == "begins as soon as a camera is found"
     drive.begin()
     drive.session.start().result(LONG)
     assert drive.session.status()["waiting"]
@@ -140,8 +140,9 @@ def test_stop_completes_the_dataset_and_start_begins_another(drive):
     names = [Path(path).name for path in drive.session.status()["finished"]]
     assert names[0] == "one.zip"
     assert names[1].startswith("wagon_2")
-    out = Path(drive.session.live.out)
-    assert drive.session.status()["finished"] == [str(out / name) for name in names]
+    assert [one["dataset"] for one in drive.session.outcomes] == [
+        str(Path(drive.session.live.out) / name) for name in names
+    ]
     assert drive.session.exit_code == 0
     assert drive.system.closed == 1
 
@@ -176,7 +177,7 @@ def test_orders_to_a_session_that_is_not_active(drive, what):
 
 def test_a_split_that_cannot_be_is_refused_and_is_no_failure(drive):
     drive.begin()
-    with pytest.raises(DatasetError, match="nothing is being recorded"):
+    with pytest.raises(DatasetError, match="no dataset is being recorded"):
         drive.session.split().result(LONG)
     assert drive.session.status()["failure"] is None
     drive.session.deactivate()

@@ -156,10 +156,10 @@ def test_without_the_camera_nothing_is_decoded(recording, tmp_path):
     outcome = convert(path, tmp_path, sensors=["radar.cube"], require=["radar.cube"], masks=False)
     assert kinds(outcome) == {"radar.png"}
     assert outcome.samples == 60
-    assert any("samples have the times of its pictures alone" in note for note in outcome.notes)
+    assert any("samples have only the times of its pictures" in note for note in outcome.notes)
 
 
 def test_a_sensor_that_is_not_there_is_said(recording, tmp_path):
     path = recording(seconds=1, size=(128, 64), topics={"camera"})
     outcome = convert(path, tmp_path, sensors=["camera", "lidar.points"])
-    assert [note for note in outcome.notes if "lidar.points: is asked for" in note]
+    assert [note for note in outcome.notes if "lidar.points: was requested" in note]

@@ -83,7 +83,7 @@ def test_sequences_by_name(recording, tmp_path):
     path = recording(**SMALL)
     outcome = convert(path, tmp_path, split={"train": 1.0}, group={"test": f"{path.stem[:6]}*"})
     assert {group: tally.get(SAMPLES, 0) for group, tally in outcome.groups.groups.items()} == {"train": 0, "test": 30}
-    with pytest.raises(UsageError, match=f"matches no sequence; there are {path.stem}"):
+    with pytest.raises(UsageError, match=f"matches no sequence; known: {path.stem}"):
         convert(path, tmp_path / "no", group={"test": "nothing"})
     assert not (tmp_path / "no").exists()
 
@@ -95,4 +95,4 @@ def test_the_largest_group_of_real_drives_gets_their_radar(tmp_path):
     outcome = convert([SHARED / "data" / f"{name}.mcap" for name in names], tmp_path, rate=0.5, split=SPLIT["split"])
     train, val = (outcome.groups.groups[group] for group in ("train", "val"))
     assert (train[TARGETS], val[TARGETS]) == (train[SAMPLES], 0)
-    assert "group val lacks the sensor radar.targets, which another group has" in outcome.notes
+    assert "group val has no sensor radar.targets, which another group has" in outcome.notes

@@ -66,7 +66,7 @@ def test_silence_is_a_warning_until_a_message_comes(second: Second) -> None:
     second.passes(30)
     told = [second.passes(0) for _ in range(int(SILENT) + 1)]
     assert [s.level for s in told[:-1]] == [HealthLevel.OK] * int(SILENT)
-    assert (told[-1].level, told[-1].message) == (HealthLevel.WARN, "nothing came for 3.0 s")
+    assert (told[-1].level, told[-1].message) == (HealthLevel.WARN, "no message for 3.0 s")
     assert second.passes(30).level == HealthLevel.OK
 
 
@@ -129,7 +129,7 @@ def test_a_dataset_to_which_nothing_is_written_is_a_warning() -> None:
     for standstill, level in ((SILENT, HealthLevel.OK), (SILENT + 0.5, HealthLevel.WARN)):
         status = Health("/capture").dataset({**facts, "standstill_s": standstill}, [], "nowhere")
         assert status.level == level
-    assert status.message == "nothing was written for 2.5 s: is the disk slow?"
+    assert status.message == "no sample was written for 2.5 s: is the disk slow?"
 
 
 def test_the_room_on_the_disk_is_told_where_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

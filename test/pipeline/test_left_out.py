@@ -93,7 +93,7 @@ def test_one_that_can_be_used_by_now_makes_another_dataset(drives, tmp_path):
     mended.write_text("no recording")
     convert([drives[0], mended], tmp_path / "out", name="d")
     mended.write_bytes(drives[1].read_bytes())
-    with pytest.raises(DatasetError, match="it was made from 1 files, now there are 2; use --overwrite"):
+    with pytest.raises(DatasetError, match="it was made from 1 files, now 2; use --overwrite"):
         convert([drives[0], mended], tmp_path / "out", name="d", resume=True)
 
 

@@ -229,7 +229,7 @@ def test_a_name_that_is_taken_gives_way_to_one_by_host_and_time(recording, tmp_p
     it.play()
     it.recorder.stop()
     it.recorder.close()
-    assert f"one is there already in {out}: named by host and time instead" in it.events
+    assert f"one exists already in {out}: named by host and time instead" in it.events
     (made,) = it.results.finished
     assert re.fullmatch(r"wagon_\d{4}(_\d\d){5}\.zip", Path(made).name)
     assert (out / "one.zip").read_bytes() == b"precious"

@@ -261,7 +261,7 @@ def test_another_conversion_is_refused(recordings, left, tmp_path, command, done
 
 def test_a_dataset_of_fewer_recordings_is_another_one(recordings, tmp_path):
     convert(recordings[0], tmp_path, name="drive")
-    with pytest.raises(DatasetError, match="it was made from 1 files, now there are 2; use --overwrite"):
+    with pytest.raises(DatasetError, match="it was made from 1 files, now 2; use --overwrite"):
         convert(recordings, tmp_path, name="drive", resume=True)
 
 

@@ -260,7 +260,7 @@ def test_a_camera_without_its_own_info_has_none(cameras, tmp_path):
 
 
 def test_a_pattern_that_matches_no_derived_name_lists_them(cameras, tmp_path):
-    with pytest.raises(UsageError, match=rf"val=wagon_2026\* matches no sequence; there are {NAMES[1]}, {NAMES[0]}"):
+    with pytest.raises(UsageError, match=rf"val=wagon_2026\* matches no sequence; known: {NAMES[1]}, {NAMES[0]}"):
         convert(cameras[0], tmp_path, reference_topic=BOTH, group={"val": "wagon_2026*"})
     with pytest.raises(UsageError, match="expected each topic once"):
         convert(cameras[0], tmp_path, reference_topic=[BOTH[0], BOTH[0]])

@@ -55,7 +55,7 @@ def test_a_row_of_the_table_over_several_says_that_there_are_no_frames(tmp_path,
     assert tables_of(find(path), "data", path) is None
     (facts,) = report([tmp_path / "in"], tmp_path / "all.html", table_only=True).facts
     (check,) = [one for one in facts["verdict"]["checks"] if one["check"] == "samples"]
-    assert (check["level"], check["found"]) == ("green", "3 samples; there is no table of frames")
+    assert (check["level"], check["found"]) == ("green", "3 samples; the dataset has no table of frames")
 
 
 def test_tables_without_members_are_no_dataset(tmp_path):
@@ -65,7 +65,7 @@ def test_tables_without_members_are_no_dataset(tmp_path):
     done = report([paths.arrow, paths.frames], tmp_path / "all.html", table_only=True)
     assert done.exit_code == 3
     assert [one["error"] for one in done.facts] == [
-        f"{paths.members}: not there; the tables alone are not a dataset"
+        f"{paths.members}: missing; only with it the tables are a dataset"
     ] * 2
 
 

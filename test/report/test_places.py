@@ -116,6 +116,6 @@ def test_wrong_usage_is_refused_before_anything_is_written(drives):
         report([drives / "data"], samples=-1)
     with pytest.raises(UsageError, match=r"--samples: expected a number from 0 on, got -1"):
         report([drives], samples=-1)
-    with pytest.raises(UsageError, match="--table-only: there is one PATH only; give several, or a folder"):
+    with pytest.raises(UsageError, match="--table-only: needs several PATHs, or a folder"):
         report([drives / "data"], table_only=True)
     assert list(drives.rglob("*.html")) == []

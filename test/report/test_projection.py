@@ -192,7 +192,7 @@ def placeholder():
 
 
 def test_nothing_is_projected_by_a_placeholder_unless_it_is_asked_for():
-    with pytest.raises(NotProjectableError, match=r"'lidar' to 'camera_optical' turn nothing.*--assume-forward"):
+    with pytest.raises(NotProjectableError, match=r"'lidar' to 'camera_optical' do not rotate.*--assume-forward"):
         project(np.zeros((1, 3)), "lidar", placeholder())
     ahead = project([[10, 0, 0], [10, 1, 0.5], [-10, 0, 0]], "lidar", placeholder(), assume_forward=True)
     assert ahead.pixels[0] == pytest.approx(K[:2, 2])  # along the optical axis
@@ -210,7 +210,7 @@ def test_nothing_is_projected_by_a_placeholder_unless_it_is_asked_for():
         ({"distortion_model": "", "d": [0.1]}, "at most 0 coefficients"),
         ({"k": [0.0] * 9}, "no focal length"),
         ({"k": [1, 0, None, 0, 1, 0, 0, 0, 1]}, "missing"),
-        ({"k": None}, "no camera_info"),
+        ({"k": None}, "camera_info is missing"),
         ({"frame_id": "elsewhere"}, "no chain of transforms joins 'lidar' to the camera's frame 'elsewhere'"),
     ],
 )
@@ -223,7 +223,7 @@ def test_what_is_wrong_with_a_calibration_is_named(change, said):
 
 
 def test_a_dataset_without_calibration_says_so():
-    with pytest.raises(NotProjectableError, match="no camera_info"):
+    with pytest.raises(NotProjectableError, match="camera_info is missing"):
         project(np.zeros((0, 3)), "radar", SequenceCalibration(None, [], "missing"))
 
 

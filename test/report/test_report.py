@@ -228,7 +228,7 @@ def test_a_placeholder_is_projected_only_when_asked_for(tmp_path, drive):
     (found,) = checks(plain.facts[0], "calibration")
     assert (found["level"], plain.facts[0]["verdict"]["level"]) == ("amber", "amber")
     assert plain.facts[0]["pictures"]["alignment"]["points_in_picture"] is None
-    assert "turn nothing" in plain.pages[0].read_text()
+    assert "do not rotate" in plain.pages[0].read_text()
     asked = report([folder / "drive.zip"], folder / "asked.html", samples=3, assume_forward=True)
     assert asked.facts[0]["pictures"]["alignment"]["points_in_picture"] > 0.1
     page = asked.pages[0].read_text()
@@ -265,8 +265,8 @@ def test_what_is_neither_is_named_and_nothing_is_written(tmp_path, run):
     (tmp_path / "text.txt").write_text("no dataset")
     (tmp_path / "empty").mkdir()
     done = run("report", "text.txt", "-o", "x.html")  # a list of datasets, whose one line names none
-    assert (done.returncode, "no dataset: not there" in done.stderr) == (1, True)
-    for what, said in (("nowhere.zip", "not there"), ("empty", "none of them in it")):
+    assert (done.returncode, "no dataset: no such file" in done.stderr) == (1, True)
+    for what, said in (("nowhere.zip", "no such file"), ("empty", "contains neither")):
         done = run("report", what, "-o", "x.html")
         assert done.returncode == 1
         assert what in done.stderr
@@ -376,7 +376,7 @@ def test_the_first_sentence_says_what_is_wrong(both, tmp_path):
     done = report([path], tmp_path / "x.html", samples=0)
     for facts, page, said in (
         (done.facts[0], done.pages[0], "Red: loss of /camera/jpeg; do not train on it before somebody has looked."),
-        (both[0].facts[0], both[0].pages[0], "Nothing is wrong: "),
+        (both[0].facts[0], both[0].pages[0], "All is well: "),
     ):
         assert facts["verdict"]["summary"].startswith(said)
         (first,) = re.findall(r'<section id="verdict".*?<p[^>]*>([^<]+)</p>', page.read_text(), re.DOTALL)

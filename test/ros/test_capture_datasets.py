@@ -304,7 +304,7 @@ def test_the_publisher_is_killed(capture: Start, start: Start, bench: Bench, rec
     player.process.kill()
     player.process.wait()
     bench.diagnostics.clear()
-    told = bench.told(f"capture: {CAMERA}", lambda status: "nothing came for" in status.message)
+    told = bench.told(f"capture: {CAMERA}", lambda status: "no message for" in status.message)
     assert told.level == DiagnosticStatus.WARN
     received = node.status()["topics"][CAMERA]["received"]
     node.finish(signal.SIGTERM)

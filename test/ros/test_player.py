@@ -271,14 +271,14 @@ def run(ros_domain: int) -> Iterator[Callable[..., int]]:
         ("rate:=fast", "rate: expected a number at least 0.01, at most 100, got 'fast'"),
         ("loop:=1", "loop: expected true or false, got 1"),
         ("start:=-1.0", "start: expected a number at least 0, at most 1000000, got -1.0"),
-        ("start:=99.0", "start: 99 s lie past the end"),
+        ("start:=99.0", "start: 99 s is after the end"),
         ("duration:=-2.0", "duration: expected a number above 0, at most 1000000; unset: 0.0, got -2.0"),
         ("topics:=imu", "topics: expected a list of texts"),
         ("topics:=['lidar/points']", "topics: 'lidar/points' is not in the recording; it has /gps, /imu"),
         ("wait_for_subscribers:=-1", "wait_for_subscribers: expected a whole number at least 0, at most 1000, got -1"),
         ("wait_timeout:=-1.0", "wait_timeout: expected a number at least 0, at most 3600, got -1.0"),
         ("recordin:=x", "unknown parameter 'recordin'; did you mean 'recording'"),
-        ("recording:=''", "recording: none is given"),
+        ("recording:=''", "recording is not set"),
     ],
 )
 def test_a_bad_parameter_is_named(
@@ -302,7 +302,7 @@ def test_what_is_no_argument_of_ros_is_refused(run: Callable[..., int]) -> None:
 
 @pytest.mark.parametrize(
     ("data", "says"),
-    [(b"", "is empty"), (b"PK\3\4 and more of it", "not with the MCAP magic"), (b"\x89MCAP0\r\n", "no message in it")],
+    [(b"", "is empty"), (b"PK\3\4 and more of it", "not with the MCAP magic"), (b"\x89MCAP0\r\n", "it has no message")],
 )
 def test_a_bad_recording_is_named(data: bytes, says: str, run: Callable[..., int], tmp_path: Path) -> None:
     path = tmp_path / "bad.mcap"
@@ -315,7 +315,7 @@ def test_a_bad_recording_is_named(data: bytes, says: str, run: Callable[..., int
 
 def test_nothing_to_publish_is_an_error(run: Callable[..., int], recording: Callable[..., Path]) -> None:
     path = recording(seconds=1, topics=("imu",), foreign_channel=True)
-    with pytest.raises(EdgeFirstError, match=r"nothing can be published; /clock_step: .* json"):
+    with pytest.raises(EdgeFirstError, match=r"no message can be published; /clock_step: .* json"):
         run("-p", f"recording:={path}", "-p", "topics:=['clock_step']")
 
 

@@ -157,5 +157,5 @@ def test_intrinsics_that_change_are_told_and_the_first_are_kept():
     for time, width in ((1, 640), (2, 640), (1_700_000_000_123_456_789, 800), (3, 640)):
         found.take(CAMERA_INFO, camera(width=width), time)
     assert found.camera_info["width"] == 640
-    told = "camera/info changes at 2023-11-14T22:13:20.123Z (log_time 1700000000123456789): the first one is kept"
+    told = "camera/info changes at 2023-11-14T22:13:20.123Z (log_time 1700000000123456789): the first one counts"
     assert found.notes == [told]

@@ -272,7 +272,7 @@ def test_a_rig_that_does_not_fit_is_refused_with_what_there_is(rig, says):
 def test_a_key_of_the_rig_without_a_topic_is_missing():
     roles = chosen({**CAMERA, "/lidar/points": CLOUD}, rig={"lidar.points": "/mine", "imu": "/imu/data"})
     assert (roles.companions, roles.imu, set(roles.missing)) == ({}, None, {"lidar.points", "imu"})
-    assert any(note.startswith("lidar.points: the rig gives it /mine") for note in roles.notes)
+    assert any(note.startswith("lidar.points: the rig assigns it /mine") for note in roles.notes)
 
 
 def test_radar_points_are_targets_unless_configured():

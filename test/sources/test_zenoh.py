@@ -384,8 +384,8 @@ def test_floods_of_encodings_keys_and_publishers_are_bounded_and_told(car, ear, 
     assert len(lane.foreign) == zenoh_intake.MOST_ENCODINGS + 1
     assert lane.foreign[zenoh_intake.OTHERS] == 40 - zenoh_intake.MOST_ENCODINGS
     mixed = one.transport.look({}).mixed
-    assert "keys are kept, and there are more" in mixed["further keys"]
-    assert mixed["further publishers"] == "not used: 2 are taken note of, and there are more"
+    assert "keys are stored, and more keys exist" in mixed["further keys"]
+    assert mixed["further publishers"] == "not used: 2 are noted, and more exist"
     assert len(mixed["rt/camera/h264"]) < 2000
 
 

@@ -134,7 +134,7 @@ def test_no_more_publishers_are_noted_than_there_is_room_for(side, monkeypatch):
     side.bus.token(tokens[2])
     offers = side.look()
     assert offers.topics.keys() == {"/one/gps", "/two/gps"}
-    assert offers.mixed == {"further publishers": "not used: 2 are taken note of, and there are more"}
+    assert offers.mixed == {"further publishers": "not used: 2 are noted, and more exist"}
     side.bus.token(tokens[0], zenoh.SampleKind.DELETE)
     side.bus.token(tokens[2])
     assert side.look().topics.keys() == {"/three/gps", "/two/gps"}

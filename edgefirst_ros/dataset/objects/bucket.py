@@ -42,7 +42,7 @@ LISTED = 100
 MOST_LISTED = 10_000_000
 LARGEST_READ = 1 << 28
 """Bytes of an object that is read whole into memory."""
-REPLACED = "was replaced meanwhile"
+REPLACED = "was replaced during the work"
 SHARE = 3
 """Number of timeouts of a single request within that time."""
 PAUSES = 0.2, 5.0
@@ -53,7 +53,7 @@ _CODE, _MESSAGE = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^
 _CAUSES = (
     ("following redirect", "it redirects to another address; check the endpoint and the region of the bucket"),
     ("Content-Length Header missing", "the answer does not say how long it is"),
-    ("NotPartial", "the answer is not the range that was asked for"),
+    ("NotPartial", "the answer is not the requested range"),
     ("InvalidListResponse", "the answer is not a listing"),
     ("BadScheme", "it is plain http, which AWS_ALLOW_HTTP=true allows"),
     ("Connection refused", "connection refused"),
@@ -243,7 +243,9 @@ class BucketStore:
 
         found = StoredObject(key, size, _plain(self._ask(key, upload, size)["e_tag"]))
         if not self.holds(found, path):
-            raise ObjectStoreError(f"{self._name(key)}: is not what was sent: checksums differ")
+            raise ObjectStoreError(
+                f"{self._name(key)}: differs from the file that was sent: its checksum is another one"
+            )
         return found
 
     def holds(self, found: StoredObject, path: Path) -> bool:
@@ -306,7 +308,7 @@ def _limited(answer: Any, size: int) -> Iterator[bytes]:
     for block in answer.stream(BLOCK):
         size -= len(block)
         if size < 0:
-            raise ObjectStoreError(f"{answer.meta['path']}: the answer is longer than what was asked for")
+            raise ObjectStoreError(f"{answer.meta['path']}: the answer is longer than the requested range")
         yield bytes(block)
 
 
@@ -398,7 +400,7 @@ def describe(error: Exception, what: str) -> str:
     said, _, details = text.partition("\n\nDebug source")
     status = _STATUS.search(said)
     if any(sign in said for sign in _NO_CREDENTIALS):
-        found = f"there are no credentials: {_CREDENTIALS[what.partition('://')[0]]}"
+        found = f"no credentials: {_CREDENTIALS[what.partition('://')[0]]}"
     elif status is not None:
         parts = [part[1] for part in (_CODE.search(said), _MESSAGE.search(said)) if part is not None]
         found = ": ".join([status[1].strip(), *parts])

@@ -61,7 +61,7 @@ class Location:
             raise UsageError(f"{printable(scheme)}://: a scheme that is not known; known: {known}")
         bucket, _, key = rest.partition("/")
         if "@" in bucket or "?" in rest:
-            raise UsageError(f"{scheme}://: credentials are taken from the environment, not from the URI")
+            raise UsageError(f"{scheme}://: put credentials into the environment, not into the URI")
         if (scheme == "file") is bool(bucket):
             expected = "file:///PATH" if scheme == "file" else f"{scheme}://BUCKET/PREFIX"
             raise UsageError(f"{printable(given)}: expected {expected}")

@@ -94,7 +94,7 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
         try:
             places = locate([text])
         except UsageError as error:
-            if "nothing is there" not in str(error):
+            if "found no datasets" not in str(error):
                 raise
             places = []
         found = [path for one in places if (path := one.in_place) is not None and not one.uri.endswith(RECORDINGS)]
@@ -149,7 +149,7 @@ def one_place(given: str | os.PathLike[str]) -> Path:
     places = locate([given])
     found = [path for place in places if (path := place.in_place) is not None]
     if len(found) != 1 or len(places) != 1:
-        raise UsageError(f"{given}: stands for {len(places)} datasets or recordings; expected one dataset")
+        raise UsageError(f"{given}: matches {len(places)} datasets or recordings; expected one dataset")
     return found[0]
 
 
@@ -184,7 +184,7 @@ def one_on_disk(given: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield the one dataset or recording that is named, as `on_disk`. Raises UsageError where these are several."""
     with on_disk([given]) as paths:
         if len(paths) != 1:
-            raise UsageError(f"{given}: stands for {len(paths)} datasets or recordings; expected one, name one of them")
+            raise UsageError(f"{given}: matches {len(paths)} datasets or recordings; expected one, name one of them")
         yield paths[0]
 
 
@@ -287,7 +287,7 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
         found.append(Place(str(bag), bag.path) if bag.local else Place(str(bag), Path(bag.name), tuple(listed)))
     if not found:
         raise UsageError(
-            f"{printable(text)}: nothing is there; expected datasets (*{CONTAINER}) or recordings "
+            f"{printable(text)}: found no datasets (*{CONTAINER}) or recordings "
             f"({', '.join(f'*{suffix}' for suffix in RECORDINGS)})"
         )
     return sorted(found, key=lambda one: one.uri)
@@ -302,7 +302,7 @@ def _fetch(place: Place, path: Path) -> None:
     for one in place.objects:
         inside = one.key[len(key) :].strip("/") if one.key.startswith(f"{key}/") else ""
         if ".." in inside.split("/"):
-            raise DatasetError(f"{place.uri}: {one.key} is no path of a file below it")
+            raise DatasetError(f"{place.uri}: {one.key} is not a path below it")
         target = path / inside if inside else path.with_name(one.key.rpartition("/")[2])
         target.parent.mkdir(parents=True, exist_ok=True)
         download(store, one, target)

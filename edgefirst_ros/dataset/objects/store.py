@@ -110,7 +110,7 @@ class FolderStore:
         try:
             with open(f"/{key}", "rb") as file:
                 if etag is not None and _object(key, os.fstat(file.fileno())).etag != etag:
-                    raise ReplacedError(f"/{key}: was replaced meanwhile")
+                    raise ReplacedError(f"/{key}: was replaced during the work")
                 file.seek(start)
                 return file.read(-1 if end is None else max(0, end - start))
         except OSError as error:

@@ -259,7 +259,7 @@ class Recovery:
     def text(self) -> str:
         """The outcome in one line."""
         if self.complete:
-            return "all of it was there"
+            return "all of it was complete"
         said = f"{counted(self.samples, 'sample')}, {counted(self.members, 'member')}"
         if self.lost_stretches:
             said += (
@@ -392,7 +392,7 @@ def _is_table(path: Path, limits: Limits) -> bool:
 
 def tidy(paths: DatasetPaths) -> None:
     """Remove temporary files beside a finished dataset."""
-    with reporting(paths.container, "remove what is left beside it"):
+    with reporting(paths.container, "remove the files beside it"):
         if paths.layout == "directory":
             remove_tree(paths.aside)
             return
@@ -424,7 +424,7 @@ def recover(
     elif not is_cut(paths, limits):
         report = Recovery(paths, dry_run, complete=True)
         if paths.layout == "directory":
-            report.notes.append("it is a folder, of which nothing was compared: edgefirst-ros validate looks at it")
+            report.notes.append("folders are not compared: edgefirst-ros validate checks them")
         for entry, error in Archive(paths.container, limits).damaged() if verify and paths.layout == "zip" else ():
             report.note(Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error))
             report.complete = False
@@ -459,9 +459,9 @@ def recover_all(out: Path, say: Callable[[str], None]) -> None:
         except InUseError:
             continue
         except EdgeFirstError as error:
-            say(f"{paths.container} was left unfinished and cannot be completed: {error}")
+            say(f"{paths.container} is unfinished and cannot be completed: {error}")
         else:
-            say(f"completed {paths.container}, which was left unfinished: {report.text}")
+            say(f"completed {paths.container}, which was unfinished: {report.text}")
 
 
 class _Recoverer:
@@ -552,7 +552,7 @@ class _Recoverer:
             names = (f"{path.name}.unreadable{number}" for number in ("", *range(2, 1000)))
             kept = next(self._paths.out / name for name in names if not os.path.lexists(self._paths.out / name))
             self._report.kept[path] = kept
-            self._report.notes.append(f"{path.name} is not understood ({why}): it is kept as {kept.name}")
+            self._report.notes.append(f"{path.name} is not understood ({why}): it stays as {kept.name}")
 
     def _note_merge(self) -> None:
         """Note that an interrupted merge does not have what it had not copied yet."""
@@ -571,8 +571,7 @@ class _Recoverer:
         if cut and not self._foreign and not report.dry_run:
             remove_unfinished(paths)
         raise DatasetError(
-            f"{paths.members_partial}: has no whole member, nothing can be recovered"
-            + ("" if cut else "; it is left as it is")
+            f"{paths.members_partial}: has no whole member to recover" + ("" if cut else "; it stays as it is")
         )
 
     # ---- rows ----------------------------------------------------------------------------
@@ -648,12 +647,12 @@ class _Recoverer:
         if error is not None:
             with reporting(path, "rename"):
                 os.rename(path, path.with_name(f"{path.name}.unreadable"))
-            self._report.notes.append(f"{error}; it is kept as {path.name}.unreadable")
+            self._report.notes.append(f"{error}; it stays as {path.name}.unreadable")
         if table is None:
             return False
         trimmed = self._trim_frames() if path == self._paths.frames else self._trim_annotations(table)
         if not trimmed:
-            self._report.notes.append(f"{path} is kept as it is")
+            self._report.notes.append(f"{path} stays as it is")
         return True
 
     def _trim_annotations(self, annotations: TableFile) -> bool:

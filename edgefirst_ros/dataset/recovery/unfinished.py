@@ -123,7 +123,7 @@ class ArchiveMembers:
             elif archive.keep(found):
                 yield Found(found.text, unix_time(found.time, found.date), partial(archive.read, found.data))
             else:
-                yield Lost(found.start, found.end, found.text, "is there twice")
+                yield Lost(found.start, found.end, found.text, "exists twice")
 
     def _trusted(self, journals: Journals) -> int:
         """Return how many bytes were synced; 0 if the file is shorter: the disk lost what it had acknowledged."""

@@ -31,7 +31,7 @@ _ADVICE = {
     errno.EDQUOT: "free some space there, or have the quota raised",
     errno.EFBIG: "write to a disk that takes larger files, or have the limit raised",
     errno.EROFS: "have it mounted so that it can be written",
-    errno.EACCES: "its folder, and what is replaced in it, must be writable for you",
+    errno.EACCES: "its folder, and the file that it replaces, must be writable for you",
     errno.EPERM: "it may belong to another user: name another folder",
     errno.EIO: "the disk may be broken: see the system's log",
     errno.ENOENT: "see whether its disk is still there",
@@ -201,7 +201,7 @@ def write_at(fd: int, views: Sequence[memoryview], offset: int) -> int:
         while first < len(left):
             written = os.pwritev(fd, left[first : first + _IOV_MAX], place)
             if not written:
-                raise OSError(errno.EIO, "nothing was written")
+                raise OSError(errno.EIO, "the disk wrote 0 bytes")
             place += written
             while first < len(left) and written >= len(left[first]):
                 written -= len(left[first])

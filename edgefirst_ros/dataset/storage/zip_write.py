@@ -316,7 +316,7 @@ class ArchiveWriter:
                 if listed.startswith(record):
                     del listed[: len(record)]
             if listed or any(chunks):
-                raise OSError(errno.EIO, "what was written cannot be read back")
+                raise OSError(errno.EIO, "the new archive cannot be read back")
         self._doubtful = True
 
     def hold(self) -> int:
@@ -435,7 +435,7 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
             why = "cut: its end is not there" if begun else "no header of a member"
             search = position + 1
         elif entry.end > size:
-            why, search = f"cut: {size - position} bytes are there of {entry.end - position}", position + 4
+            why, search = f"cut: {size - position} bytes of {entry.end - position}", position + 4
         else:
             why, search = "its checksum is wrong", position + 4
             if os.pread(fd, 4, entry.end) in (LOCAL_MARK, *_ENDS):

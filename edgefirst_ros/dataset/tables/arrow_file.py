@@ -95,7 +95,7 @@ def _count(fd: int, size: int, offset: int, head: bytes, budget: Budget) -> None
     if kind == _DICTIONARY and batch is not None:
         batch = batch.table(1)
     elif kind != _RECORDS:
-        raise ValueError(f"a message of kind {kind} stands for a batch")
+        raise ValueError(f"a message of kind {kind} is not a batch")
     if batch is None:
         return
     values = sum(_not_negative(length) for length, _ in batch.structs(1, _PAIR))
@@ -164,7 +164,7 @@ class _Table:
 
     def _at(self, place: int, form: str) -> int:
         if not 0 <= place <= len(self._data) - struct.calcsize(form):
-            raise ValueError("a place in it lies outside of it")
+            raise ValueError("it names a place outside of itself")
         return int(struct.unpack_from(form, self._data, place)[0])
 
 
@@ -453,7 +453,7 @@ class TableFile:
                     budget.take(unpacked=batch.nbytes if self._parquet else 0)
                 yield batch
             if found != self.rows:
-                raise ValueError(f"{self.rows} are announced, {found} are there")
+                raise ValueError(f"{self.rows} are announced, but {found} are there")
             self._checked = True
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error
@@ -527,7 +527,7 @@ def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
     size, valid = kind.list_size, np.asarray(array.is_valid())
     lengths = np.diff(np.asarray(array.offsets))[valid]
     if (lengths != size).any():
-        raise ValueError(f"lists of {size} values are announced, one has {int(lengths[lengths != size][0])}")
+        raise ValueError(f"lists of {size} values are announced, but one has {int(lengths[lengths != size][0])}")
     begins = np.where(valid, np.cumsum(valid) - 1, 0) * size
     places = begins[:, None] + np.arange(size)
     missing = np.broadcast_to(~valid[:, None], places.shape)

@@ -44,7 +44,7 @@ POSE_ORDERS: dict[str, tuple[str, ...]] = {
 }
 JSON_SUFFIX = ".json"
 FIRST_FORMAT = (
-    "there is no schema_version, and location is Float64: read as the first format, location as longitude, latitude "
+    "without schema_version, and location is Float64: read as the first format, location as longitude, latitude "
     "and pose as roll, pitch, yaw"
 )
 _VERSION = re.compile(r"\d{4}\.\d{2}")
@@ -146,7 +146,7 @@ class Annotations:
             return said
         if isinstance(self._file, NestedFile):
             if not self._file.bare:
-                self.tally.note("there is no schema_version; an object with samples is 2026.04")
+                self.tally.note("no schema_version: an object with samples is 2026.04")
             return schema.UNNAMED_VERSION if self._file.bare else schema.DEFAULT_VERSION
         if schema.stated_version({}, self._file.schema) == schema.FIRST_VERSION:
             self.tally.note(FIRST_FORMAT)
@@ -155,7 +155,7 @@ class Annotations:
         if "polygon" in types or (
             "mask" in types and not is_list(types["mask"]) and not pa.types.is_null(types["mask"])
         ):
-            self.tally.note("there is no schema_version; masks or polygons are those of 2026.04")
+            self.tally.note("no schema_version: masks or polygons are those of 2026.04")
             return "2026.04"
         return schema.UNNAMED_VERSION
 

@@ -321,7 +321,7 @@ class Flattener:
         if value is None or key in passed:
             return
         if key in schema.WORKING:
-            self._tally.lose(f"{key}: in a place where it means nothing", 1)
+            self._tally.lose(f"{key}: in a place where the format has no such key", 1)
         else:
             self._further.setdefault(key, {}).update(dict.fromkeys(range(first, first + count), value))
 
@@ -476,7 +476,7 @@ class _Document:
         else:
             raise ValueError(f"begins with {first!r}, expected an array of samples or an object with 'samples'")
         if self._next():
-            raise ValueError(f"there is more after the end: {self._text[self._at : self._at + 20]!r}")
+            raise ValueError(f"more data after the end: {self._text[self._at : self._at + 20]!r}")
 
     def _object(self) -> None:
         seen: set[str] = set()
@@ -535,7 +535,7 @@ class _Document:
                 # cut where the piece ends, or wrong: more text tells
                 if self._more():
                     continue
-                raise ValueError(f"{error.msg} in what follows {self._rows.samples} samples") from error
+                raise ValueError(f"{error.msg} after {self._rows.samples} samples") from error
             if end == len(self._text):
                 end -= self._at
                 if self._more():  # a number may go on

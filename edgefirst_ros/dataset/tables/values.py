@@ -289,7 +289,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     except (DatasetError, pa.ArrowException, ValueError) as error:
         raise DatasetError(f"column {field.name!r} cannot be cast: {error}") from error
     if refused:
-        raise DatasetError(f"column {field.name!r} cannot be cast: {refused} values are no {field.type}")
+        raise DatasetError(f"column {field.name!r} cannot be cast: {refused} values are not {field.type}")
     return values
 
 

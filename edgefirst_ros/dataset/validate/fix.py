@@ -155,7 +155,7 @@ class RowRepair:
         dropped = gone & ~stays
         numbers = {
             ("REF001", "rows of samples that are not there removed"): int((~keep).sum()),
-            ("TAB015", "rows that say nothing removed"): int((dropped & ~lost).sum()),
+            ("TAB015", "empty rows removed"): int((dropped & ~lost).sum()),
             ("TAB015", "rows left without geometry removed"): int((dropped & lost).sum()),
             ("TAB015", "only rows of their sample, left without geometry, emptied"): int(self._blank.sum()),
         }
@@ -165,7 +165,7 @@ class RowRepair:
                 said &= ~self._blank
             if name not in IDENTITY and not said.any():
                 self._left_out.add(name)
-        numbers["TAB006", "columns that nobody filled left out"] = len(self._left_out)
+        numbers["TAB006", "empty columns removed"] = len(self._left_out)
         changed.update({what: number for what, number in numbers.items() if number})
 
     def schema(self, before: pa.Schema) -> pa.Schema:

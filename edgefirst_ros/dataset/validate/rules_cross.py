@@ -22,12 +22,12 @@ from edgefirst_ros.streams import of_column
 UNIT = 1e-6  # how far the length of a quaternion may be from 1
 LOCATION = 2e-5  # degrees: float32 has steps of 1.5e-5 at 180
 WHY = {
-    IDENTITY: "is a placeholder: a chain of transforms from a sensor to the camera's optical frame turns nothing",
+    IDENTITY: "is a placeholder: its transforms from a sensor to the optical frame of the camera do not rotate",
     MISSING: "is missing: no usable camera_info, or no transforms that join a sensor to the camera",
 }
 
 
-@rule("FRM001", "error", "all columns are there, with their types")
+@rule("FRM001", "error", "all columns exist, with their types")
 def columns(subject: Subject) -> Found:
     """Of companions those that the table has, each with stamp and skew; earlier versions have no model and pose."""
     if subject.frames is None:
@@ -35,12 +35,12 @@ def columns(subject: Subject) -> Found:
     found = {field.name: field.type for field in subject.frames.schema}
     for name, column in schema.frames_columns(subject.companions).items():
         if name not in found and name not in schema.LATER:
-            yield name, "there is no such column"
+            yield name, "the table has no such column"
         elif name in found and not is_same(found[name], column.type):
             yield name, f"is {found[name]}, must be {column.type}"
 
 
-@rule("FRM002", "error", "file metadata are there and are JSON")
+@rule("FRM002", "error", "file metadata exist and are JSON")
 def metadata(subject: Subject) -> Found:
     """Sources, configuration, counts and so on; those by sequence where they are there."""
     given = subject.frames.metadata if subject.frames else {}
@@ -269,7 +269,7 @@ def _count_fault(entry: Any) -> str:
         return f"{entry!r} is not an object with seen, written and dropped"
     seen, written, dropped = entry.get("seen"), entry.get("written"), _dropped(entry)
     if not all(type(number) is int and number >= 0 for number in (seen, written, *dropped)):
-        return f"{entry!r} has numbers that count nothing"
+        return f"{entry!r} has numbers that are not counts"
     if written + sum(dropped) > seen:
         return f"{written} written and {sum(dropped)} dropped of {seen} seen"
     return ""

@@ -45,17 +45,17 @@ PREFIX = "edgefirst:"
 AXES = {"x", "y", "z"}
 
 
-@rule("STR001", "error", "the dataset is there and its members can be listed")
+@rule("STR001", "error", "the dataset exists and its members can be listed")
 def opens(_: Subject) -> Iterator[tuple[str, str]]:
     """Reported by the validation itself: without it there is no subject."""
     yield from ()
 
 
-@rule("STR002", "error", "there is at least one sample")
+@rule("STR002", "error", "the dataset has a sample")
 def has_samples(subject: Subject) -> Iterator[tuple[str, str]]:
     """A dataset that holds nothing is none."""
     if not subject.samples:
-        yield subject.paths.members.name, f"{len(subject.members)} files, none of them a member of a sample"
+        yield subject.paths.members.name, f"{len(subject.members)} files that are not members of a sample"
 
 
 @rule("STR003", "error", "the tables are Arrow IPC (annotations also Parquet or JSON) and every row can be read")
@@ -64,21 +64,21 @@ def tables_open(subject: Subject) -> Iterator[tuple[str, str]]:
     yield from subject.table_faults
 
 
-@rule("STR004", "warning", "there is an annotation table")
+@rule("STR004", "warning", "the dataset has an annotation table")
 def has_annotations(subject: Subject) -> Iterator[tuple[str, str]]:
     """Readers can do without."""
     if subject.annotations is None and not subject.table_faults:
         yield subject.paths.arrow.name, "is not there"
 
 
-@rule("STR005", "warning", "there is a frames table")
+@rule("STR005", "warning", "the dataset has a frames table")
 def has_frames(subject: Subject) -> Iterator[tuple[str, str]]:
     """Other tools write none; stamps and navigation are unknown then."""
     if not subject.paths.frames.exists():
         yield subject.paths.frames.name, "is not there: no stamps, no alignment"
 
 
-@rule("STR006", "warning", "nothing unfinished lies beside")
+@rule("STR006", "warning", "no unfinished files are beside")
 def finished(subject: Subject) -> Iterator[tuple[str, str]]:
     """What a capture leaves behind when it is cut."""
     paths = subject.paths
@@ -317,7 +317,7 @@ def find_local(archive: Archive, offset: int) -> Entry:
     return found
 
 
-@rule("HDR001", "error", "local headers say what the central directory says")
+@rule("HDR001", "error", "local headers agree with the central directory")
 def agree(subject: Subject) -> Iterator[tuple[str, str]]:
     """Repair after a cut needs them; sizes and CRC of entries with a descriptor are not in the header."""
     archive = subject.archive
@@ -373,7 +373,7 @@ def apart(subject: Subject) -> Iterator[tuple[str, str]]:
         yield last, f"reaches to {end}, into the directory at {subject.archive.directory_start}"
 
 
-@rule("HDR005", "warning", "no bytes lie between the members, before them or after the end record")
+@rule("HDR005", "warning", "no unused bytes are between the members, before them or after the end record")
 def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
     """Bytes that belong to nothing: left by a repair, or hidden."""
     archive, end = subject.archive, 0
@@ -381,10 +381,10 @@ def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
         return
     for entry, start, stop in _spans(subject):
         if entry.header_offset > end:
-            yield entry.filename, f"{entry.header_offset - end} bytes before it belong to nothing"
+            yield entry.filename, f"{entry.header_offset - end} unused bytes before it"
         end = max(stop, start) + (_descriptor_size(archive, entry, stop) if entry.flag_bits & DESCRIPTOR else 0)
     if archive.entries and archive.directory_start > end:
-        yield subject.paths.members.name, f"{archive.directory_start - end} bytes before the directory are of nothing"
+        yield subject.paths.members.name, f"{archive.directory_start - end} unused bytes before the directory"
     tail = archive.pread(END.size, archive.file_size - END.size)
     if tail[:4] != END_MARK:
         yield subject.paths.members.name, "does not end with its end record: a comment, or bytes after it"

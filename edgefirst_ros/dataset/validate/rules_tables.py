@@ -150,7 +150,7 @@ def exact_types(subject: Subject) -> Found:
 def named(subject: Subject) -> Found:
     """`frame` may be null: a picture that is not a part of a sequence."""
     if subject.annotations and "name" not in subject.annotations.schema.names:
-        yield "name", "there is no such column"
+        yield "name", "the table has no such column"
         return
     rows = subject.annotated.with_row_index("row")
     unnamed = pl.col("name").is_null() | (pl.col("name") == "")
@@ -175,17 +175,17 @@ def metadata(subject: Subject) -> Found:
             yield key.name, f"is {found[key.name]!r}, must be one of {', '.join(key.values)}"
     labels, categories = parse(found.get("labels", "[]")), parse(found.get("category_metadata", "{}"))
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        yield "labels", "is no JSON array of texts"
+        yield "labels", "is not a JSON array of texts"
     if not isinstance(categories, dict):
-        yield "category_metadata", "is no JSON object"
+        yield "category_metadata", "is not a JSON object"
         return
     for name, category in categories.items():
         wrong = _wrong_fields(category) if isinstance(category, dict) else ["all of it"]
         if wrong:
-            yield "category_metadata", f"{name!r}: {', '.join(wrong)} cannot be what the format says"
+            yield "category_metadata", f"{name!r}: {', '.join(wrong)} cannot have the type of the format"
 
 
-@rule("TAB006", "warning", "columns that nobody filled are left out")
+@rule("TAB006", "warning", "empty columns are not written")
 def filled(subject: Subject) -> Found:
     """An absent score means "not applicable", a null one that it is missing."""
     table = subject.annotations
@@ -219,7 +219,7 @@ def rings(subject: Subject) -> Found:
 @rule(
     "TAB008",
     "error",
-    "scores lie within 0..1",
+    "scores are within 0..1",
     Repair("values of {} brought to 0..1 or made null", dict.fromkeys(SCORES, mend_scores)),
 )
 def scores(subject: Subject) -> Found:
@@ -275,7 +275,7 @@ def one_index(subject: Subject) -> Found:
     yield from where(rows, two, "label {label!r} has label_index {first} and {label_index}")
     rest = rows.filter(~two).with_columns(pl.col("label").first().over("label_index").alias("other"))
     yield from where(
-        rest, pl.col("label") != pl.col("other"), "label_index {label_index} stands for {other!r} and {label!r}"
+        rest, pl.col("label") != pl.col("other"), "label_index {label_index} is the number of {other!r} and {label!r}"
     )
 
 
@@ -283,7 +283,7 @@ def one_index(subject: Subject) -> Found:
     "TAB013",
     "error",
     "masks are grayscale PNG files",
-    Repair("masks that are no PNG files made null", {"mask": mend_masks}, lambda kind: not is_list(kind)),
+    Repair("masks that are not PNG files made null", {"mask": mend_masks}, lambda kind: not is_list(kind)),
 )
 def masks(subject: Subject) -> Found:
     """Chunks and their CRC; the pixels are not decoded."""
@@ -350,7 +350,7 @@ def object_ids(subject: Subject) -> Found:
     yield from where(subject.annotated, bad, "object_id {object_id!r}")
 
 
-@rule("TAB019", "warning", "coordinates of polygons lie within 0..1")
+@rule("TAB019", "warning", "coordinates of polygons are within 0..1")
 def coordinates(subject: Subject) -> Found:
     """They are parts of the picture, never pixels."""
     for found in subject.rings(lambda mask: [mask]):
@@ -364,7 +364,7 @@ def coordinates(subject: Subject) -> Found:
         )
 
 
-@rule("TAB020", "warning", "sizes of boxes are not negative, and centres of 2D boxes lie in the picture")
+@rule("TAB020", "warning", "sizes of boxes are not negative, and centres of 2D boxes are in the picture")
 def box_bounds(subject: Subject) -> Found:
     """In the layout and the unit that the file metadata say; boxes in pixels need the size of the picture."""
     said = subject.annotations.metadata if subject.annotations else {}

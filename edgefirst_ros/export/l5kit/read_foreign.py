@@ -120,8 +120,8 @@ def _read_interval(read: _Read, name: str, interval: Iterable[int]) -> Records:
     if stop > start:
         if start < end or stop - start > MOST[name]:
             raise DatasetError(
-                f"{read.arrays[name].path}: {start} to {stop} are asked for in one; they must begin at {end} or later, "
-                f"and be up to {MOST[name]}"
+                f"{read.arrays[name].path}: {start} to {stop} were requested in one; they must begin at {end} or "
+                f"later, and be up to {MOST[name]}"
             )
         read.ends[name] = stop
         read.budget.take(unpacked=(stop - start) * ROW)
@@ -158,7 +158,7 @@ def _report_losses(report: LossReport, read: _Read) -> None:
     report.add("scenes", "name", "named after host and start", len(read.arrays["scenes"]))
     report.add("frames.timestamp", "frame, timestamp", "frames are counted", len(read.arrays["frames"]))
     report.add("frames.ego_translation, ego_rotation", "", "has no place without samples")
-    lost = "boxes stand on the vehicle's ground plane; those turned by over 10 degrees become the hull around them"
+    lost = "boxes are on the vehicle's ground plane; those turned by over 10 degrees become the hull around them"
     report.add("agents.centroid, extent, yaw", "box3d", lost, read.rows)
     if read.broken:
         report.add("agents that are not finite", "", "dropped", read.broken)

@@ -117,7 +117,7 @@ class RecordArray:
     def read(self, start: int, stop: int) -> Records:
         """Records `start` up to, not including, `stop`. Raises DatasetError where the array ends before."""
         if not 0 <= start <= stop <= len(self):
-            raise DatasetError(f"{self.path}: has {len(self)} records; {start} to {stop} are asked for")
+            raise DatasetError(f"{self.path}: has {len(self)} records; {start} to {stop} were requested")
         if start == stop:
             return np.zeros(0, self.dtype)
         chunks = range(start // self._chunk, (stop - 1) // self._chunk + 1)

@@ -202,7 +202,7 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
                 rows += [{**_named(key), **picture.of_sample}] if picture.of_sample else []
     done.pictures = len(named)
     if not found.pictures:
-        raise DatasetError(f"{found.source}: names no picture, so there is nothing to import")
+        raise DatasetError(f"{found.source}: names no picture to import")
     if not named:
         first = done.unmatched[0]
         raise DatasetError(
@@ -239,8 +239,8 @@ def _numbered(
     conflicts = list_conflicts([*pairs, *incoming])
     if conflicts and not renumber:
         raise UsageError(
-            f"{found.source}: numbers labels otherwise than rows that stay: {'; '.join(conflicts)}; --renumber gives "
-            "its labels the numbers of the dataset"
+            f"{found.source}: numbers labels otherwise than rows that stay: {'; '.join(conflicts)}; --renumber uses "
+            "the numbers of the dataset"
         )
     numbers: dict[str, int] = {}
     for index, name in pairs:

@@ -202,9 +202,9 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlook
     if without:
         report.add("samples without a picture", "", "left out", without)
     if left:
-        report.add("samples that the model never looked at", "", "left out; --unlooked includes them as empty", left)
+        report.add("samples that the model skipped", "", "left out; --unlooked includes them as empty", left)
     if not found:
-        why = f": {left} were never looked at by the model (--unlooked includes them as empty)" if left else ""
+        why = f": {left} samples were skipped by the model (--unlooked includes them as empty)" if left else ""
         raise DatasetError(f"{dataset.container.path}: no picture has labels{why}")
     return found
 

@@ -101,7 +101,7 @@ def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossRep
         for source in loader.point_clouds_ids:
             report.add(source, "", "point clouds without a sensor have no place")
     if not tally["camera"]:
-        raise DatasetError("the NCore sequences have no camera with JPEG or PNG pictures: there would be no sample")
+        raise DatasetError("the NCore sequences have no camera with JPEG or PNG pictures, and so no sample")
     for what, where, lost in _LINES:
         if tally[what]:
             report.add(what, where, lost, tally[what])

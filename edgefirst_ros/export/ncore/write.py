@@ -129,7 +129,7 @@ def check_covering(what: str, stamps: NDArray[Any], start: int, stop: int) -> No
 def check_inside(what: str, stamp: int, start: int, stop: int) -> None:
     """Raise DatasetError unless a stamp is in the half open interval."""
     if not start <= stamp < stop:
-        raise DatasetError(f"{what}: {stamp} µs lies outside the interval {start} to {stop} µs")
+        raise DatasetError(f"{what}: {stamp} µs is outside the interval {start} to {stop} µs")
 
 
 def check_rays(what: str, direction: NDArray[Any], distance: NDArray[Any], intensity: NDArray[Any] | None) -> None:

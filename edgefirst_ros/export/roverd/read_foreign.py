@@ -114,7 +114,7 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
                 sequences[sequence] = {"sources": [place], **read.facts}
             read.report_losses(report)
         if not writer.samples:
-            raise DatasetError(f"{source}: no trace has a {VIDEO} of the format mjpg, nothing is written")
+            raise DatasetError(f"{source}: no trace has a {VIDEO} of the format mjpg, so no dataset is written")
         failing.pop_all()
         writer.finish(make_metadata([trace.name for trace in traces], sequences))
 

@@ -470,7 +470,7 @@ def _report_losses(
         report.add("latitude, longitude, altitude", f"{GPS}/{LLA}", what, entries[GPS])
     if entries[IMU]:
         report.add("orientation", f"{IMU}/{ROT}", "as Euler angles, float32", entries[IMU])
-        report.add("acceleration, angular velocity", "", "not in the dataset, so there is no sensor imu")
+        report.add("acceleration, angular velocity", "", "not in the dataset, so the export has no sensor imu")
     if entries["pose"]:
         what = "velocity and acceleration are differences"
         report.add(f"poses ({describe_sources(found)})", POSE, what, entries["pose"])

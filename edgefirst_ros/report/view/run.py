@@ -116,7 +116,7 @@ def _logged(
         samples = [sample for sample in samples if sample.frame == frame]
         if not samples:
             near = sorted({*numbers}, key=lambda number: abs(number - frame))[:MOST_LISTED]
-            there = f"there are {', '.join(map(str, sorted(near)))} near it" if near else "there are none with a number"
+            there = f"there are {', '.join(map(str, sorted(near)))} near it" if near else "the frames have no numbers"
             raise UsageError(f"--frame: {subject.path} has no frame {frame}; {there}")
     target.parent.mkdir(parents=True, exist_ok=True)
     recording = rr.RecordingStream("edgefirst_ros", recording_id=subject.name)
@@ -159,7 +159,7 @@ def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
     if len(wanted) != 1:
         listed = ", ".join(str(one.path) for one in wanted[:MOST_LISTED])
         more = f" and {len(wanted) - MOST_LISTED} more" if len(wanted) > MOST_LISTED else ""
-        raise UsageError(f"one dataset or recording is shown at a time; give one of {listed}{more}")
+        raise UsageError(f"one dataset or recording is shown at a time; name one of {listed}{more}")
     return wanted[0]
 
 

@@ -136,7 +136,7 @@ class VideoReader:
                 self._feed()
             else:
                 return None
-        raise ValueError(f"unit {unit.number} was not pushed, or its picture was taken already")
+        raise ValueError(f"unit {unit.number} was not pushed, or its picture was read already")
 
     def skip(self, unit: AccessUnit) -> None:
         unit.wanted = False

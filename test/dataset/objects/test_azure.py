@@ -91,4 +91,4 @@ def test_missing_credentials_are_said_by_the_names_of_the_provider(monkeypatch):
     with pytest.raises(EdgeFirstError, match="no credentials: set AZURE_STORAGE_ACCOUNT_NAME"):
         open_store(Location.of("az://drives"), patience=1.0).stat("x")
     asked = OSError("error sending request for url (http://metadata.google.internal/computeMetadata/v1/token)")
-    assert describe(asked, "gs://drives/x").startswith("there are no credentials: set GOOGLE_APPLICATION_CREDENTIALS")
+    assert describe(asked, "gs://drives/x").startswith("no credentials: set GOOGLE_APPLICATION_CREDENTIALS")

@@ -121,14 +121,14 @@ LISTINGS = {
 }
 BODIES = {
     "short": (lambda h: body(h, b"x" * 10, Content_Length=SIZE), "connection closed|no answer in time"),
-    "longer than was asked for": (lambda h: body(h, b"x" * 10**7), "the answer is longer than what was asked for"),
+    "longer than was asked for": (lambda h: body(h, b"x" * 10**7), "the answer is longer than the requested range"),
     "endless": (endless, "given up after . s: no answer in time|connection closed"),
     "redirect (301)": (lambda h: h.answer(301, Location=h.path), "it redirects to another address"),
     "redirect (307)": (lambda h: h.answer(307, Location=h.path), "it redirects to another address"),
-    "200 with all": (lambda h: h.answer(200, b"x" * SIZE), "the answer is not the range"),
-    "200 without a body": (lambda h: h.answer(200), "the answer is not the range"),
+    "200 with all": (lambda h: h.answer(200, b"x" * SIZE), "the answer is not the requested range"),
+    "200 without a body": (lambda h: h.answer(200), "the answer is not the requested range"),
     "no length": (lambda h: h.answer(200, Content_Length=None, Connection="close"), "does not say how long it is"),
-    "another object": (lambda h: body(h, b"x" * SIZE, ETag='"f"'), "was replaced meanwhile"),
+    "another object": (lambda h: body(h, b"x" * SIZE, ETag='"f"'), "was replaced during the work"),
     "without an ETag": (lambda h: body(h, b"x" * SIZE, ETag=None), "has no ETag"),
 }
 

@@ -153,7 +153,7 @@ def test_tables_that_do_not_name_their_software_stay_as_they_are(finished, tmp_p
     report = recover(paths.container)
     after = everything(paths.out)
     assert {name for name in after if after[name] != before[name]} == {paths.container.name}
-    assert sum(note.endswith("is kept as it is") for note in report.notes) == 2
+    assert sum(note.endswith("stays as it is") for note in report.notes) == 2
 
 
 def test_an_interrupted_recovery_is_completed_by_the_next_one(finished, tmp_path, monkeypatch):

@@ -168,7 +168,7 @@ def test_of_a_member_that_is_there_twice_the_first_stays(known, tmp_path):
     report = recover(paths.container)
     size = len(data)
     assert [(lost.start, lost.end, lost.name, lost.why) for lost in report.lost] == [
-        (size, size + end - start, name, "is there twice")
+        (size, size + end - start, name, "exists twice")
     ]
     assert list(members(paths)) == [name for name, _, _ in known]
 

@@ -12,7 +12,7 @@ SAMPLES = [sample(frame) for frame in range(3)]
 
 
 def test_nothing_was_to_be_done(tmp_path):
-    assert recover(finish(tmp_path, SAMPLES).container).text == "all of it was there"
+    assert recover(finish(tmp_path, SAMPLES).container).text == "all of it was complete"
 
 
 def test_nothing_is_lost(tmp_path):

@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_emptied_is_not_to_be_replaced(tmp_path, monkeyp
     (tmp_path / "d/d/s").mkdir(parents=True)
     refuse_irreplaceable(tmp_path / "d")
     monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "s")
-    with pytest.raises(DatasetError, match="/d/d/s: you may not remove what is in it"):
+    with pytest.raises(DatasetError, match="/d/d/s: you may not remove its files"):
         refuse_irreplaceable(tmp_path / "d")
 
 
@@ -101,7 +101,7 @@ def test_a_disk_that_takes_nothing_and_says_nothing_is_an_error(tmp_path, monkey
     path.write_bytes(b"before")
     monkeypatch.setattr(os, "pwritev", lambda fd, views, at: plain(fd, [views[0][:2]], at) if at == 6 else 0)
     fd = os.open(path, os.O_RDWR)
-    with pytest.raises(OSError, match="nothing was written") as refused:
+    with pytest.raises(OSError, match="the disk wrote 0 bytes") as refused:
         write_at(fd, [memoryview(b"behind it")], 6)
     os.close(fd)
     assert refused.value.errno == errno.EIO

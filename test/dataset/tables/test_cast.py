@@ -22,7 +22,7 @@ def test_columns_and_fields_that_are_not_there_are_null():
     [
         ({"colour": pa.array(["red"])}, "this version knows no column 'colour'"),
         ({"timing": pa.array([{"decode": 3, "wait": 1}])}, "this version knows no field 'wait' of column 'timing'"),
-        ({"box2d": pa.array([[1.0, 2.0, 3.0]])}, r"column 'box2d' cannot be cast: 1 values are no fixed_size_list"),
+        ({"box2d": pa.array([[1.0, 2.0, 3.0]])}, r"column 'box2d' cannot be cast: 1 values are not fixed_size_list"),
         ({"box2d": pa.array(["x"])}, r"column 'box2d' cannot be cast: is string, must be"),
         ({"timing": pa.array([{"decode": 1.5}])}, r"column 'timing' cannot be cast: is double, must be int64"),
     ],

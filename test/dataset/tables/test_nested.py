@@ -237,7 +237,7 @@ def test_keys_in_a_place_where_they_mean_nothing_are_counted(tmp_path):
     )
     assert rows == [{"name": "a", "frame": None, "label": "car"}]
     assert dict(annotations.tally.lost) == {
-        f"{key}: in a place where it means nothing": 1 for key in ("box2d", "label", "size")
+        f"{key}: in a place where the format has no such key": 1 for key in ("box2d", "label", "size")
     }
 
 
@@ -265,4 +265,4 @@ def test_an_object_that_names_no_version_is_2026_04_and_it_is_said(tmp_path):
     rows, annotations = read(tmp_path, {"samples": [{"name": "a"}]})
     assert rows == [{"name": "a", "frame": None}]
     assert annotations.version == "2026.04"
-    assert [*annotations.tally.notes] == ["there is no schema_version; an object with samples is 2026.04"]
+    assert [*annotations.tally.notes] == ["no schema_version: an object with samples is 2026.04"]

@@ -35,7 +35,7 @@ def test_a_column_that_holds_nothing_at_all_is_left_out_as_one_that_nobody_fille
     for row in parts.annotations:
         row["box2d"] = None
     done = fix(written())
-    assert done.changed == {("TAB006", "columns that nobody filled left out"): 1}
+    assert done.changed == {("TAB006", "empty columns removed"): 1}
     assert "box2d" not in rows(tmp_path).column_names
 
 
