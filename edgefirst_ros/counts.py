@@ -165,6 +165,7 @@ UNITS: Mapping[str, str] = {
     "uploading": "B",
     "converting": "messages",
     "looking": "messages",
+    "checking": "messages",
     "merging": "samples",
     "exporting": "samples",
     "importing": "samples",

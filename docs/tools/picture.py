@@ -15,7 +15,6 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.sensors.cube import log_normalise
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 FRAME = 75
@@ -45,7 +44,7 @@ def camera(sample) -> Image.Image:
 
 def cube(sample, size: tuple[int, int]) -> Image.Image:
     """Range (upwards) by doppler of the loudest antenna and sequence, log-normalised."""
-    loud = log_normalise(np.abs(sample.cube().complex())).max((0, 1))[::-1]
+    loud = np.log1p(np.abs(sample.cube().complex())).max((0, 1))[::-1]
     level = (loud - loud.min()) / np.ptp(loud) * (len(LADDER) - 1)
     steps = np.arange(len(LADDER))
     rgb = np.stack([np.interp(level, steps, LADDER[:, channel]) for channel in range(3)], -1)

@@ -44,7 +44,7 @@ def test_export_and_import_say_where_everything_went(run, dataset, tmp_path):
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
     assert "agents.centroid" in lines["box3d"]
     assert "lost: height above ground" in lines["box3d"]
-    assert lines["camera.jpeg"].split()[1:] == ["15", "no", "home"]
+    assert lines["camera.jpeg"].split()[1:] == ["15", "has", "no", "place", "there"]
     back = run("import", "there", "--from", "l5kit", "-o", "back")
     assert (back.returncode, back.stderr) == (0, "")
     assert {path.name for path in (tmp_path / "back").iterdir()} == {"there.arrow", "export-report.json"}
