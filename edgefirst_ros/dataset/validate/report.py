@@ -313,16 +313,14 @@ class Subject:
             keys = self.annotated.select(KEY)[start : start + batch.num_rows]
             start += batch.num_rows
             for name in names:
-                if not is_valid(batch.column(name)).any():
+                column, kind = batch.column(name), pl.List(pl.List(pl.Float64))
+                if not is_valid(column).any():
                     continue
-                rings = pl.Series("ring", batch.column(name).to_pylist(), strict=False) if name == "mask" else None
-                if rings is None:
-                    rings = pl.Series("ring", pl.from_arrow(batch.column(name)))
-                    if rings.dtype != pl.List(pl.List(pl.Float64)):
-                        rings = rings.cast(pl.List(pl.List(pl.Float64)), strict=False)
+                if name == "mask":
+                    parts = [None if mask is None else list(split(mask)) for mask in column.to_pylist()]
+                    rings = pl.Series("ring", parts, kind, strict=False)
                 else:
-                    parts = [None if mask is None else list(split(mask)) for mask in rings.to_list()]
-                    rings = pl.Series("ring", parts, pl.List(pl.List(pl.Float64)), strict=False)
+                    rings = pl.Series("ring", pl.from_arrow(column)).cast(kind, strict=False)
                 yield keys.with_columns(rings).filter(pl.col("ring").list.len() > 0).explode("ring")
 
     def stated(self, key: str) -> Any:
