@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,14 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import MASK_REASONS
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-from edgefirst_ros.dataset.tables.write import outline
+from edgefirst_ros.dataset.tables.write import outline_of_png
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.facts import SOFTWARE, SequenceFacts
@@ -75,24 +72,10 @@ def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
 def outline_into(row: dict[str, object], settings: Settings) -> None:
     """Add the outline of the instance mask to a row as `polygon`; drop the mask if only the outline is needed."""
     mask = row.get("mask")
-    if settings.polygons and isinstance(mask, bytes) and "box2d" in row:
-        rings = _rings(mask)
-        if rings:
-            row["polygon"] = rings
+    if settings.polygons and isinstance(mask, bytes) and "box2d" in row and (rings := outline_of_png(mask)):
+        row["polygon"] = rings
     if not settings.masks:
         row.pop("mask", None)
-
-
-def _rings(png: bytes) -> list[list[float]]:
-    """Return the outline of a mask, normalised x, y; only the part that holds the object is traced."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-        width, height = image.size
-        left, top, right, bottom = image.getbbox() or (0, 0, 0, 0)
-        pixels = np.asarray(image.crop((left, top, right, bottom)), np.bool_)
-    rings = outline(pixels) if pixels.size else []
-    return [[value for x, y in ring for value in ((left + x) / width, (top + y) / height)] for ring in rings]
 
 
 @dataclass(slots=True)

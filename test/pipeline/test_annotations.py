@@ -13,7 +13,7 @@ from PIL import Image
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset.tables.write import outline_of_png
+from edgefirst_ros.dataset.tables.write import outline
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.pipeline import output, samples
 from edgefirst_ros.pipeline.encoding import outline_into
@@ -386,4 +386,5 @@ def test_outlines_are_those_of_the_whole_mask(shape):
         Image.fromarray(pixels).save(png, "PNG")
         row = {"mask": png.getvalue(), "box2d": (0.5, 0.5, 1.0, 1.0)}
         outline_into(row, Settings(polygons=True))
-        assert row.get("polygon", []) == outline_of_png(png.getvalue())
+        expected = [[value for x, y in ring for value in (x / 80, y / 50)] for ring in outline(pixels)]
+        assert row.get("polygon", []) == expected

@@ -48,13 +48,14 @@ def outline_of_png(png: bytes) -> list[list[float]]:
 
     try:
         with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-            pixels = np.asarray(image.convert("I"))
-            full = {"1": 255, "L": 255}.get(image.mode, 65535)
+            (width, height), full = image.size, {"1": 255, "L": 255}.get(image.mode, 65535)
+            box = image.getbbox() if full == 255 else None  # only the part that holds the object is traced
+            pixels = np.asarray(image.crop(box).convert("I"))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DatasetError(f"a mask cannot be read as PNG: {text_of(error)}") from error
-    height, width = pixels.shape
+    left, top = box[:2] if box else (0, 0)
     rings = outline(pixels > full // 2)
-    return [[value for x, y in ring for value in (x / width, y / height)] for ring in rings]
+    return [[value for x, y in ring for value in ((left + x) / width, (top + y) / height)] for ring in rings]
 
 
 def scores_lost(png: bytes) -> str:
