@@ -127,7 +127,7 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
                 "start": row.get("start"),
                 "samples": row.get("samples"),
                 "duration_s": row.get("duration_s"),
-                "sensors": list(dict.fromkeys(name for one in sequences for name in one["sensors"])),
+                "sensors": list(dict.fromkeys(name for one in sequences for name, n in one["sensors"].items() if n)),
                 "groups": dict(sum((Counter(one["groups"]) for one in sequences), Counter())),
                 "lost": sum(one["lost"] for one in sequences) if sequences else None,
                 "calibration": max((one["calibration"] for one in sequences), key=WORDS.index, default=""),

@@ -210,6 +210,8 @@ def picture(rng):
 def test_a_table_over_several(shown, tmp_path):
     path = made(tmp_path, "one", topics=ONLY_CAMERA)
     edgefirst_ros.convert(path, tmp_path)
+    quick = report([tmp_path], tmp_path / "quick.html", table_only=True).table.read_text()
+    assert "radar.cube" not in quick, "a sensor that no drive has"
     made(tmp_path, "without_any_picture_2026_01_15_12_00_00", topics={"imu", "gps"})
     done = report([tmp_path], tmp_path / "out" / "table.html", samples=1)
     state = shown(done.table)
