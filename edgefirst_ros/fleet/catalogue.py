@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from edgefirst_ros.config import MODEL, SENSORS
+from edgefirst_ros.config.load import nearest
 from edgefirst_ros.dataset.objects.bucket import map_in_threads
 from edgefirst_ros.dataset.objects.location import StoredObject
 from edgefirst_ros.dataset.objects.store import Store, open_store
@@ -75,8 +77,10 @@ class Catalogue:
             return rows.select(columns or pl.all()).collect()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             said = str(error).splitlines()[0].partition("; valid columns")[0]
-            names = ", ".join(sorted(self.rows.collect_schema().names()))
-            raise UsageError(f"--where {where!r}: {said}; columns: {names}") from None
+            names = sorted(self.rows.collect_schema().names())
+            wrong = re.search(r'column "(.+?)"', said)
+            near = nearest(wrong[1], names) if wrong else ""
+            raise UsageError(f"--where {where!r}: {said}{near}; columns: {', '.join(names)}") from None
 
 
 def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> Catalogue:

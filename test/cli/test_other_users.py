@@ -196,7 +196,7 @@ def test_folders_of_another_user_are_not_replaced_where_they_could_not_be_remove
     owned(here / "out", OTHER, 0o644)
     before = state(here)
     answer = ours(here, "convert", "r.mcap", "-o", "out", "--name", "d", "--set", "layout=directory", "--overwrite")
-    refused(answer, "out/d: you may not remove what is in it")
+    refused(answer, "out/d: you may not remove its files")
     assert state(here) == before
 
 

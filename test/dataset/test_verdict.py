@@ -199,7 +199,7 @@ def test_recordings_that_were_left_out_are_a_loss():
 def test_the_good_case_states_its_threshold(one):
     amber = one.amber if one.amber is not None else one.red
     if amber in (1e-12, 1.0):
-        assert re.match("No |There is at least one ", one.good)
+        assert re.match("No |The dataset has at least one ", one.good)
     else:
         assert {f"{amber:g} s", f"{100 * amber:g} %", f"{100 * (1 - amber):g} %"} & set(
             re.findall(r"[\d.]+ \S", one.good)

@@ -157,7 +157,7 @@ def test_workers_that_do_not_come_back_end_it_on_a_cluster_of_its_own(monkeypatc
     options = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         assert dask_engine_module.DaskEngine(client, local=False).threads == 0
-        with pytest.raises(EdgeFirstError, match="all workers are gone and none can be begun again"):
+        with pytest.raises(EdgeFirstError, match="all workers ended and cannot be started again"):
             _ = dask_engine_module.DaskEngine(client, local=True).threads
 
 
@@ -244,7 +244,10 @@ def test_interrupts_and_kills_leave_what_is_done_and_no_worker(drives, tmp_path,
     assert worker in dict(_alive(driver.pid))
     os.killpg(driver.pid, signal.SIGINT)
     *_, last = driver.communicate()[1].splitlines()
-    assert (driver.returncode, last) == (130, "interrupted: what is done is kept; the same command continues from here")
+    assert (driver.returncode, last) == (
+        130,
+        "interrupted: finished datasets stay; the same command continues from here",
+    )
     _wait_until_gone(driver)  # who ends is seen until the system has taken note
     assert not list(scratch.iterdir())
 

@@ -77,5 +77,5 @@ def test_a_scheduler_that_is_gone_is_said_where_its_workers_are_counted(engine, 
 
     monkeypatch.setattr(dask_engine_module, "COUNT_EVERY", 0.0)
     monkeypatch.setattr(engine._client, "scheduler_info", gone)
-    with pytest.raises(EdgeFirstError, match=r"the scheduler is gone \(OSError\); what is done is kept"):
+    with pytest.raises(EdgeFirstError, match=r"the scheduler is gone \(OSError\); finished datasets stay"):
         _ = engine.threads

@@ -227,7 +227,7 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     assert again.choose('"label_a b" = 1')["source"].to_list() == ["/d/3.mcap"]
     assert again.choose("verdict = 'failed'", "error").rows() == [("no radar at all",)]
     assert again.choose("label_car = 0")["source"].to_list() == sorted(["/d/2.mcap", "/d/3.mcap"], key=state_key)
-    with pytest.raises(UsageError, match="columns: bytes, container"):
+    with pytest.raises(UsageError, match=r"did you mean 'verdict'\?; columns: bytes, container"):
         again.choose("verdit = 'failed'")
     with pytest.raises(UsageError, match="columns: bytes, container"):
         again.choose("samples > 'many'")

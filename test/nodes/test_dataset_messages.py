@@ -105,5 +105,5 @@ def test_what_is_neither_recording_nor_dataset_is_said(tmp_path, drive):
         open_playable(tmp_path / "nothing")
     lone = tmp_path / "lone.zip"
     lone.write_bytes(drive[1].read_bytes())
-    with pytest.raises(DatasetError, match="nothing else has the samples' stamps"):
+    with pytest.raises(DatasetError, match="only it has the samples' stamps"):
         open_playable(lone)

@@ -36,7 +36,7 @@ def small_files(drive, tmp_path, monkeypatch):
 def test_a_recording_whose_pictures_are_all_cut_has_no_sample(tmp_path):
     path = tmp_path / "r.mcap"
     write_recording(path, Recipe(**SMALL, topics={"camera"}, truncate={"camera": [0]}))
-    with pytest.raises(RecordingError, match=re.escape(f"{path}: no sample can be made of it")):
+    with pytest.raises(RecordingError, match=re.escape(f"{path}: it has no samples")):
         report([path])
     assert [one.name for one in tmp_path.iterdir()] == ["r.mcap"]
 

@@ -326,7 +326,7 @@ def test_a_damaged_member_that_ends_with_the_file_is_left_as_it_is(tmp_path):
     data[-60:] = bytes(60)
     paths.members_partial.write_bytes(data)
     paths.row_log.unlink()
-    with pytest.raises(DatasetError, match="left as it is"):
+    with pytest.raises(DatasetError, match="stays as it is"):
         recover(paths.container)
     assert (start, paths.members_partial.read_bytes()) == (0, bytes(data))
 
