@@ -21,7 +21,7 @@ import pyarrow.ipc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.tables.values import is_valid
+from edgefirst_ros.dataset.tables.values import bounds, is_list, is_valid
 from edgefirst_ros.errors import DatasetError, TooLargeError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
@@ -320,7 +320,7 @@ def count_text_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
         return int(sizes[index].sum())
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return int(_view_sizes(array).sum())
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         return count_text_bytes(array.values, depth - 1)
     if types.is_map(kind):
         return count_text_bytes(array.keys, depth - 1) + count_text_bytes(array.items, depth - 1)
@@ -338,12 +338,7 @@ def _sizes(values: pa.Array) -> NDArray[np.int64]:
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return _view_sizes(values)
     if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
-        width = np.int64 if types.is_large_string(kind) or types.is_large_binary(kind) else np.int32
-        buffer = values.buffers()[1]
-        if buffer is None or not len(values):
-            return np.zeros(len(values), np.int64)
-        offsets = np.frombuffer(buffer, width)[values.offset : values.offset + len(values) + 1]
-        return np.diff(offsets).astype(np.int64)
+        return np.diff(bounds(values)).astype(np.int64)
     if types.is_nested(kind) or types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         raise ValueError(f"dictionaries of {kind} are not read")
     return np.full(len(values), 0 if types.is_null(kind) else -(-kind.bit_width // 8), np.int64)

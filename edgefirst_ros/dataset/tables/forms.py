@@ -194,18 +194,16 @@ class Annotations:
         if pa.types.is_fixed_size_list(kind) and name in schema.WORKING:
             array, bad = arrays(array, kind)
             self.tally.lose(f"{name}: not {kind.list_size} finite numbers", bad)
-            return _turned(array) if name in self._reversed else array
+            turned = name in self._reversed
+            return fixed(numbers_of(array)[:, ::-1], is_valid(array), array.type) if turned else array
         if name == "polygon":
-            depth = array.type.value_type if is_list(array.type) else array.type
-            separated = is_list(array.type) and not is_list(depth)
+            separated = is_list(array.type) and not is_list(array.type.value_type)
             array = split(cast_values(array, schema.MASK_AS_POLYGON)) if separated else cast_values(array, kind)
             array, bad = strip_broken_rings(array)
             self.tally.lose("polygon: rings that are odd, under three points or not finite", bad)
             return array
-        if name not in schema.WORKING:
-            return cast_values(array, kind) if array.type != kind else array
         array = cast_values(array, kind)
-        if name.endswith("_score"):
+        if name in schema.WORKING and name.endswith("_score"):
             fits = pc.fill_null(pc.and_(pc.greater_equal(array, 0), pc.less_equal(array, 1)), False)
             bad = int((is_valid(array) & ~fits.to_numpy(zero_copy_only=False)).sum())
             if bad:
@@ -245,7 +243,3 @@ def _further(field: pa.Field) -> schema.Column:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return schema.Column(field.name, pa.large_binary() if pa.types.is_binary_view(kind) else kind)
-
-
-def _turned(array: pa.Array) -> pa.Array:
-    return fixed(numbers_of(array)[:, ::-1], is_valid(array), array.type)

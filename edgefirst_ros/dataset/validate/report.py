@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
 from edgefirst_ros.dataset.sequences import parsed
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
-from edgefirst_ros.dataset.tables.values import is_valid
+from edgefirst_ros.dataset.tables.values import is_list, is_valid
 from edgefirst_ros.dataset.verdict import Check, Level, worst
 from edgefirst_ros.errors import DatasetError, counted, printable
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -452,7 +452,7 @@ def _plain_type(kind: pa.DataType) -> pl.DataType:
         return pl.Int64()
     if types.is_floating(kind):
         return pl.Float64()
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         return pl.List(_plain_type(kind.value_type))
     return pl.Null() if types.is_struct(kind) else pl.String()
 
