@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.synthetic.recipe import SECOND, Recipe
-from edgefirst_ros.synthetic.street import Motion, Street
+from edgefirst_ros.synthetic.street import VehicleMotion, Street
 
 LABELS = ("background", "car", "person")
 COLOURS = {"car": (60, 90, 200), "person": (205, 95, 60)}
@@ -91,12 +91,12 @@ class Scene:
         """Return the heading of the vehicle, rad, counter-clockwise from east, not wrapped."""
         return self.recipe.heading + self.motion(time).yaw
 
-    def motion(self, time: int) -> Motion:
+    def motion(self, time: int) -> VehicleMotion:
         """Return the motion since the start: m along the first heading and to its left, and how fast it changes."""
         if self.street is not None:
             return self.street.motion(self.seconds(time))
         yaw = self.seconds(time) * SPEED / RADIUS
-        return Motion(RADIUS * math.sin(yaw), RADIUS * (1 - math.cos(yaw)), yaw, SPEED, SPEED / RADIUS, 0.0)
+        return VehicleMotion(RADIUS * math.sin(yaw), RADIUS * (1 - math.cos(yaw)), yaw, SPEED, SPEED / RADIUS, 0.0)
 
     def still_speed(
         self, time: int, place: tuple[float, float, float], left: NDArray[np.float64]

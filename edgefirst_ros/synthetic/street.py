@@ -25,7 +25,7 @@ LOT, BEFORE, AFTER = 9.0, 2, 9
 Floats = NDArray[np.float64]
 
 
-class Motion(NamedTuple):
+class VehicleMotion(NamedTuple):
     """Motion of the vehicle since the start."""
 
     along: float
@@ -54,7 +54,7 @@ class Street:
         self._seed = seed
         self.house = functools.lru_cache(256)(self._build)
 
-    def motion(self, seconds: float) -> Motion:
+    def motion(self, seconds: float) -> VehicleMotion:
         """Return the motion at a time after the start."""
         swing, angles = np.array(SWINGS), self._rates * seconds + self._phases
         faster, left = (swing * np.cos(angles)).sum(axis=1).tolist()
@@ -63,7 +63,7 @@ class Street:
         vx, vy = SPEED + faster, left
         speed = math.hypot(vx, vy)
         turn, acceleration = (vx * ay - vy * ax) / speed**2, (vx * ax + vy * ay) / speed
-        return Motion(SPEED * seconds + ahead, across, math.atan2(vy, vx), speed, turn, acceleration)
+        return VehicleMotion(SPEED * seconds + ahead, across, math.atan2(vy, vx), speed, turn, acceleration)
 
     def _build(self, lot: int, side: int) -> tuple[float, ...]:
         """Return a house: from and to along the street, from and to across it, m; height, m; shade, 0 to 1."""
