@@ -187,7 +187,7 @@ def test_what_the_model_never_looked_at_is_no_background(tmp_path, capsys):
     done = export(dataset, "coco", tmp_path / "coco")
     images = opened(done.out / "instances.json", capsys).imgs.values()
     assert [(one["sequence"], one["frame"]) for one in images] == [(made.SEQUENCE, 3), (made.SEQUENCE, 4)]
-    (left,) = (line for line in done.report.lines if "never looked" in line.what)
+    (left,) = (line for line in done.report.lines if "model skipped" in line.what)
     assert (left.number, left.where) == (4, "")
     assert (
         len(opened(export(dataset, "coco", tmp_path / "all", unlooked=True).out / "instances.json", capsys).imgs) == 6
