@@ -18,7 +18,7 @@ import numpy as np
 from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import MessageError
+from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass
 from edgefirst_ros.pipeline.tracks import Poses
@@ -63,7 +63,7 @@ class Pair(NamedTuple):
 class TimeCheck:
     """Offsets between the sensors of a recording, and drifts of their clocks."""
 
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[Pair]
     drifts: dict[str, Drift] = field(default_factory=dict)
     """{sensor: drift of its clock against log_time}."""
     offsets: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -92,8 +92,12 @@ def check_time(found: FirstPass, settings: Settings, progress: Progress = quiet)
         The time check.
     """
     check = _Check(found, settings, progress)
-    check.read()
-    done = TimeCheck(list(check.compare()), {key: find_drift(*of) for key, of in sorted(check.clocks.items())})
+    with np.errstate(all="ignore"):  # what is not finite does not count
+        check.read()
+        done = TimeCheck(list(check.compare()))
+    for key, clock in sorted(check.clocks.items()):
+        own_clock = found.base.base != "log" and check.topics[key] not in found.base.replaced
+        done.drifts[key] = find_drift(*clock) if own_clock else Drift(None, "log_time is used for its stamps")
     own = {key: settings.stream(key)[1] / SECOND for key in check.topics}
     done.offsets = {
         reference: {key: round(value + own[key], 3) + 0.0 for key, value in of.items()}
@@ -110,6 +114,8 @@ class _Check:
         own = roles.sensor or (CAMERA if roles.camera else "")
         named = {own: roles.reference, **roles.companions, "gps": roles.gps, "imu": roles.imu, "pose": roles.pose}
         self.topics: dict[str, str] = {key: topic for key, topic in named.items() if key and topic}
+        self.turning = "imu" if "imu" in self.topics or "pose" not in self.topics else "pose"
+        """The sensor by which turns are compared."""
         self.clocks: dict[str, tuple[array[int], array[int]]] = {}
         """Stamps and log times of each sensor, ns."""
         self._found, self._settings, self._progress = found, settings, progress
@@ -131,7 +137,7 @@ class _Check:
             stamps, logs = self.clocks.setdefault(key, (array("q"), array("q")))
             stamps.append(stamp)
             logs.append(message.log_time)
-            with suppress(MessageError):
+            with suppress(MessageError, DatasetError):
                 if key in sensors:
                     sensors[key].add(stamp, decode(message))
                 elif key == "pose":
@@ -141,10 +147,11 @@ class _Check:
                 poses.add_pose(stamp, pose.position, pose.orientation)
         scans = {key: ScanMotion() for key in self.of_form("cloud", "lidar")}
         cameras = {key: _Camera(self._found.topics[self.topics[key]], self._settings) for key in self.of_form("camera")}
-        if len(gyro.motions[TURN].stamps) > 1 or "pose" in self.topics:
+        turning = {"imu": gyro, "pose": poses}[self.turning]
+        if self.turning in self.topics:
             bulk = {key: self.topics[key] for key in (*scans, *cameras)}
-            for key, stamp, message in self._iter(bulk, *self._turning(gyro.motions[TURN])):
-                with suppress(MessageError):
+            for key, stamp, message in self._iter(bulk, *self._turning(self.turning, turning.motions[TURN])):
+                with suppress(MessageError, DatasetError):
                     scans[key].add(stamp, decode(message)) if key in scans else cameras[key].add(stamp, message)
             for camera in cameras.values():
                 camera.close()
@@ -165,24 +172,23 @@ class _Check:
             key = keys[message.topic]
             yield key, self._found.base.stamp(message) + offsets[key], message
 
-    def _turning(self, turned: Motion) -> tuple[int | None, int | None]:
+    def _turning(self, key: str, turned: Motion) -> tuple[int | None, int | None]:
         """Return the log times in ns between which the vehicle turns most, `LONGEST` apart; None: the whole drive."""
         begin, end = self._found.span
         if end - begin <= LONGEST * SECOND or len(turned.stamps) < 2:
             return None, None
-        steps = np.abs(np.diff(np.array(turned.totals), axis=0)).sum(axis=1)
-        logs = np.array(self.clocks["imu"][1][-len(steps) :], np.int64)
-        total = np.concatenate([[0.0], np.cumsum(steps)])
-        ends = np.searchsorted(logs, logs + LONGEST * SECOND)
-        first = int((total[ends] - total[:-1]).argmax())
-        return int(logs[first]), int(logs[first]) + LONGEST * SECOND
+        stamps, logs = self.clocks[key]
+        times = np.array(turned.stamps) - stamps[0] + logs[0]
+        total = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(turned.totals, axis=0)).sum(axis=1))])
+        ends = np.clip(np.searchsorted(times, times + LONGEST * SECOND), None, len(times) - 1)
+        first = int(times[(total[ends] - total).argmax()])
+        return first, first + LONGEST * SECOND
 
     def compare(self) -> Iterator[Pair]:
         """Yield all pairs of sensors that measure one motion; of the usual ones also those that are missing."""
-        turning = "imu" if "imu" in self.topics or "pose" not in self.topics else "pose"
-        wanted = [(key, turning, TURN) for key in self.of_form("camera") or [CAMERA]]
-        wanted += [(key, turning, TURN) for key in self.of_form("cloud", "lidar") or [LIDAR]]
-        wanted += [(key, "imu", TURN) for key in ("gps", "pose") if key in self.topics and turning == "imu"]
+        wanted = [(key, self.turning, TURN) for key in self.of_form("camera") or [CAMERA]]
+        wanted += [(key, self.turning, TURN) for key in self.of_form("cloud", "lidar") or [LIDAR]]
+        wanted += [(key, "imu", TURN) for key in ("gps", "pose") if {key, "imu"} <= self.topics.keys()]
         speeds = [key for key in ("gps", "pose") if key in self.topics] or ["gps"]
         wanted += [(key, of, SPEED) for key in self.of_form("cloud", "radar") or [RADAR] for of in speeds]
         for first, second, what in wanted:
@@ -206,7 +212,11 @@ class _Camera:
     def add(self, stamp: int, message: Message) -> None:
         """Add a message. Raises MessageError if it is undecodable."""
         self._number += 1
-        unit = AccessUnit(self._number, self._parse(message))
+        try:
+            unit = AccessUnit(self._number, self._parse(message))
+        except MessageError:
+            self._pictures.mark_gap()
+            raise
         push(self._pictures, unit)
         heapq.heappush(self._waiting, (stamp, self._number, unit))
         while len(self._waiting) > REORDERED and self._take(last=False):

@@ -17,53 +17,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.sensors.cloud import decode_cloud, encode_cloud
-from edgefirst_ros.sensors.navigation import Fix, fix_of, reachable, yaw_pitch_roll
+from edgefirst_ros.sensors.navigation import DEGREE, Fix, fix_of, reachable, yaw_pitch_roll
 from edgefirst_ros.sensors.picture import AREA, Picture, PictureEncoder
 
 Floats = NDArray[np.float64]
 TURN, SPEED = "turn", "speed"
-LONGEST = 2_000_000_000
-"""ns between two messages above which a motion is not followed from one to the other."""
-ACROSS = 256
-"""Pixels across of the pictures that are compared."""
-BAND = (0.3, 0.6)
-"""Part of the height of a picture that is compared: neither sky nor road."""
-BLOCK = 52
+LONGEST, FARTHEST_STEP = 2_000_000_000, 1e6
+"""ns between two messages up to which a rate is followed, and a step above which a value is none."""
+ACROSS, BAND = 256, (0.3, 0.5)
+"""Pixels across of the pictures that are compared, and part of their height: above the road, which runs by."""
+BLOCK, SMOOTH, ROUNDS = 52, 0.16, 4
+"""Pixels across of a block, cycles a pixel up to which blocks are compared, rounds in which outliers lose weight."""
 BLOCKS = np.linspace(0, ACROSS - BLOCK, 12).astype(np.int64)
-"""Pixels across of the blocks, and where they begin."""
-SMOOTH, ROUNDS = 0.125, 4
-"""Cycles a pixel up to which blocks are compared, and rounds in which outliers lose their weight."""
-BINS = 720
-"""Directions of a scan, all round."""
-NEAREST, FARTHEST = 1.0, 60.0
-"""m; nearer points are of the vehicle, and further ones are as far as none."""
-LONGEST_SIDE = 2.0
-"""m between neighbours of a point above which they are not on one surface."""
-GATES = (2.0, 2.0, 1.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.1)
-"""m from a surface within which points are matched, in each round."""
-FEWEST = 20
-"""Points of a match."""
-BELOW = 1.0
-"""m below the lidar above which points are not of the ground."""
-ALIKE = 1.0
-"""m/s within which speeds of standing things are one."""
-ROLLING = 1.0
-"""m/s below which positions do not show where the vehicle heads."""
+BINS, NEAREST, FARTHEST, BELOW = 720, 1.0, 60.0, 1.0
+"""Directions of a scan, m between which its points count, m below the lidar down to which they are not the ground."""
+GATES, LONGEST_SIDE, FEWEST = (2.0, 2.0, 1.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.1), 2.0, 20
+"""m from a surface within which points are matched, by round; longest side of a surface, m; fewest points."""
+ALIKE, ROLLING = 1.0, 1.0
+"""m/s within which speeds of standing things are one, and below which positions do not show a course."""
 
 
 class Motion:
-    """Running totals of a motion that one sensor measured."""
+    """Running totals of a motion that one sensor measured: one value or, about several axes, more; in any unit."""
 
     def __init__(self) -> None:
         self.stamps = array("q")
         """ns."""
-        self.totals: list[Floats] = []
-        """Totals at the stamps, one value or, about several axes, more; in any unit."""
+        self._totals = array("d")
         self._last: Floats | None = None
+
+    @property
+    def totals(self) -> Floats:
+        """Totals at the stamps, (N, values)."""
+        return np.array(self._totals).reshape(len(self.stamps), -1)
 
     def add(self, stamp: int, step: Floats) -> None:
         """Add the motion since the stamp before; of the first it does not count."""
-        self.totals.append(self.totals[-1] + step if self.totals else np.zeros_like(step))
+        usable = bool(self.stamps) and bool((np.abs(step) < FARTHEST_STEP).all())
+        before = self._totals[-len(step) :] if self.stamps else np.zeros(len(step))
+        self._totals.extend(before + step if usable else before)
         self.stamps.append(stamp)
 
     def add_rate(self, stamp: int, rate: Floats) -> None:
@@ -78,7 +70,6 @@ class SensorMotion(ABC):
     """Motion of the vehicle by one sensor."""
 
     measures: tuple[str, ...] = (TURN,)
-    """`turn`, `speed`."""
 
     def __init__(self) -> None:
         self.motions = {what: Motion() for what in self.measures}
@@ -99,7 +90,7 @@ class SmallPictures(PictureEncoder):
 
     def picture(self, frame: Any) -> Picture:
         """Return the luma of an av.VideoFrame, (H, W), as the frame of a picture."""
-        size = ACROSS, max(8, round(frame.height * ACROSS / frame.width))
+        size = ACROSS, min(max(8, round(frame.height * ACROSS / frame.width)), 4 * ACROSS)
         small = self._own_reformatter().reformat(frame, *size, format="gray", interpolation=AREA).planes[0]
         luma = np.frombuffer(small, np.uint8).reshape(size[1], small.line_size)[:, :ACROSS]
         return Picture("", size, (frame.width, frame.height), luma.copy())
@@ -109,7 +100,7 @@ class PictureMotion(SensorMotion):
     """Turning of a camera: how far its pictures move, pixels right and down, where the vehicle drives to.
 
     Blocks of two pictures are compared by phase correlation. What drives by moves outwards, the more the further from
-    the middle: a line to each side separates that from turning, which moves all blocks alike.
+    the middle: a curve to each side separates that from turning, which moves all blocks alike.
     """
 
     def __init__(self) -> None:
@@ -149,9 +140,10 @@ def _shifts(before: NDArray[np.complex128], after: NDArray[np.complex128], heigh
 
 
 def _fit_middle(right: Floats) -> float:
-    """Return the motion in the middle of the picture, by a line to each side; blocks that differ count less."""
-    middle = BLOCKS + (BLOCK - ACROSS) / 2
-    lines = np.stack([np.ones(len(middle)), np.minimum(middle, 0), np.maximum(middle, 0)], axis=1)
+    """Return the motion in the middle of the picture, by a curve to each side; blocks that differ count less."""
+    middle = 2 * (BLOCKS + BLOCK / 2) / ACROSS - 1
+    sides = np.minimum(middle, 0), np.maximum(middle, 0), middle * np.abs(middle)
+    lines = np.stack([np.ones(len(middle)), *sides], axis=1)
     weight = np.ones(len(middle))
     for _ in range(ROUNDS):
         fit = np.linalg.lstsq(lines * weight[:, None], right * weight, rcond=None)[0]
@@ -165,8 +157,7 @@ class ScanMotion(SensorMotion):
     def __init__(self) -> None:
         super().__init__()
         self._before: _Outline | None = None
-        self._step = np.zeros(3)
-        """The last motion: m forward, m to the left, rad."""
+        self._step = np.zeros(3)  # m forward, m to the left, rad
 
     def add(self, stamp: int, content: Any) -> None:
         """Add a cloud. Raises MessageError if its data are broken."""
@@ -175,8 +166,7 @@ class ScanMotion(SensorMotion):
             return
         x, y, z = columns
         reach = np.hypot(x, y)
-        with np.errstate(invalid="ignore"):
-            seen = (reach > NEAREST) & (reach < FARTHEST) & (z > -BELOW)
+        seen = (reach > NEAREST) & (reach < FARTHEST) & (z > -BELOW)
         nearest_first = np.argsort(reach[seen])
         here = np.stack([x[seen], y[seen]], axis=1)[nearest_first]
         _, first = np.unique((_angles(here) / math.tau * BINS).astype(np.int64), return_index=True)
@@ -193,18 +183,15 @@ def _columns(message: Any, *names: str) -> list[Floats] | None:
     """Return fields of the points of a cloud; None if it lacks one. Raises MessageError if its data are broken."""
     points = decode_cloud(b"".join(encode_cloud(message)))
     there = set(names) <= set(points.dtype.names or ())
-    return [points[name].astype(np.float64).reshape(len(points), -1)[:, 0] for name in names] if there else None
+    return [np.atleast_2d(points[name].T)[0].astype(np.float64) for name in names] if there else None
 
 
 class _Outline(NamedTuple):
     """Nearest points around a lidar."""
 
-    angles: Floats
-    """rad, rising."""
-    points: Floats
-    """(N, 2), m."""
-    normals: Floats
-    """(N, 2) of the surface at each; NaN where its neighbours are far."""
+    angles: Floats  # rad, rising
+    points: Floats  # (N, 2), m
+    normals: Floats  # of the surface at each, (N, 2); NaN where its neighbours are far
 
     @classmethod
     def of(cls, points: Floats) -> _Outline:
@@ -262,9 +249,8 @@ class DopplerMotion(SensorMotion):
         if columns is None:
             return
         x, y, z, away = columns
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rays = np.stack([x, y], axis=1) / np.sqrt(x**2 + y**2 + z**2)[:, None]
-            ahead = (rays[:, 0] > 0.5) & np.isfinite(away)
+        rays = np.stack([x, y], axis=1) / np.sqrt(x**2 + y**2 + z**2)[:, None]
+        ahead = (rays[:, 0] > 0.5) & (np.abs(away) < FARTHEST_STEP)
         rays, away = rays[ahead], away[ahead]
         if not len(away):
             return
@@ -284,48 +270,44 @@ class GyroMotion(SensorMotion):
     def add(self, stamp: int, content: Any) -> None:
         """Add an IMU message."""
         turn = content.angular_velocity
-        rate = np.array([turn.x, turn.y, turn.z])
-        if np.isfinite(rate).all():
-            self.motions[TURN].add_rate(stamp, rate)
+        if all(map(math.isfinite, (turn.x, turn.y, turn.z))):
+            self.motions[TURN].add_rate(stamp, np.array([turn.x, turn.y, turn.z]))
 
 
 class PlaceMotion(SensorMotion):
-    """Way driven in m and course in rad, from places and, if there are some, headings."""
+    """Way driven in m and course in rad, by places."""
 
     measures = (SPEED, TURN)
 
     def __init__(self) -> None:
         super().__init__()
         self._fix: Fix | None = None
-        self._place: Sequence[float] | None = None
+        self._before: tuple[int, Sequence[float]] | None = None
         self._course: float | None = None
 
     def add(self, stamp: int, content: Any) -> None:
         """Add a NavSatFix; one that the fix before cannot reach does not count."""
-        fix, before, east, north = fix_of(content, stamp), self._fix, 0.0, 0.0
+        fix, before = fix_of(content, stamp), self._fix
         if fix is None or (before is not None and stamp > before.stamp and not reachable(before, fix)):
             return
-        if before is not None:
-            degree = math.radians(1) * 6_378_137.0
-            north = degree * (fix.latitude - before.latitude)
-            east = degree * ((fix.longitude - before.longitude + 180) % 360 - 180)
-            east *= math.cos(math.radians(fix.latitude))
-        self._fix = fix
-        way = math.hypot(east, north)
-        self.motions[SPEED].add(stamp, np.array([way]))
-        past = 0 if before is None else stamp - before.stamp
-        rolls = past > 0 and way * 1e9 > ROLLING * past
-        # The course of a step is that of its middle.
-        self._add_course(stamp - past // 2, math.atan2(north, east) if rolls else None)
+        self._fix, old = fix, before or fix
+        east = ((fix.longitude - old.longitude + 180) % 360 - 180) * math.cos(math.radians(fix.latitude))
+        x, y = self._before[1] if self._before is not None else (0.0, 0.0)
+        self._add(stamp, (x + DEGREE * east, y + DEGREE * (fix.latitude - old.latitude)), None)
 
     def add_pose(self, stamp: int, place: Sequence[float], turn: tuple[float, float, float, float]) -> None:
         """Add a pose: m, unit quaternion x, y, z, w."""
-        way = math.dist(place, self._place) if self._place is not None else 0.0
-        self.motions[SPEED].add(stamp, np.array([way]))
-        self._place = place
-        self._add_course(stamp, math.radians(yaw_pitch_roll(turn)[0]))
+        self._add(stamp, place, math.radians(yaw_pitch_roll(turn)[0]))
 
-    def _add_course(self, stamp: int, course: float | None) -> None:
-        before, self._course = self._course, self._course if course is None else course
-        turned = 0.0 if course is None or before is None else math.remainder(course - before, math.tau)
+    def _add(self, stamp: int, place: Sequence[float], course: float | None) -> None:
+        """Add a place, with the heading there; without one its course is that of the step, in its middle."""
+        then, old = self._before or (stamp, place)
+        self._before, way, past = (stamp, place), math.dist(place, old), stamp - then
+        self.motions[SPEED].add(stamp, np.array([way]))
+        if course is None:
+            stamp -= past // 2
+            if past > 0 and way * 1e9 > ROLLING * past:
+                course = math.atan2(place[1] - old[1], place[0] - old[0])
+        turned = 0.0 if course is None or self._course is None else math.remainder(course - self._course, math.tau)
+        self._course = self._course if course is None else course
         self.motions[TURN].add(stamp, np.array([turned]))

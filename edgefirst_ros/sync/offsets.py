@@ -12,26 +12,16 @@ from numpy.typing import NDArray
 from edgefirst_ros.sensors.motion import SPEED, TURN, Motion
 
 Floats = NDArray[np.float64]
-SEARCHED, STEP = 1.0, 0.01
-"""s to each side that are searched, and the steps."""
-SHORTEST = 4.0
-"""s of which both sensors must have messages."""
-SMOOTH = 0.2
-"""s over which rates are averaged, at least."""
-FEWEST = 20
-"""Averages that must be compared."""
-GAP = 3.0
-"""Usual intervals that a gap is longer than."""
-LEAST = 0.6
-"""Correlation below which two sensors do not show one motion."""
-NEAR = 0.9
-"""Share of the best fit from which an offset is as good as the best."""
-HILL = 0.8
-"""Share of the best fit below which another one is not part of the same peak."""
+SEARCHED, STEP, MOST = 1.0, 0.01, 20_000
+"""s to each side that are searched, the steps, and most intervals that are compared."""
+SHORTEST, SMOOTH, FEWEST, GAP = 4.0, 0.2, 20, 3.0
+"""s of both sensors, s of an interval, intervals, all at least; usual intervals that a gap is longer than."""
+LEAST, LIKE = 0.6, (0.5, 2.0)
+"""Correlation from which two sensors show one motion, and ratios of two speeds that can be of one vehicle."""
+NEAR, HILL = 0.9, 0.8
+"""Shares of the best fit: from which an offset is as good, and below which another is not of the same peak."""
 CERTAIN, WIDEST = 0.05, 0.3
 """s of uncertainty up to which an offset is one for a rig, and up to which it is known."""
-LIKE = (0.5, 2.0)
-"""Ratio of two speeds, or of their changes, that can be of one vehicle."""
 MOTIONLESS = {TURN: (0.01, "the drive does not turn"), SPEED: (0.15, "the speed does not change")}
 """Standard deviation of a rate, rad/s or m/s, below which a drive shows no offset, and that in words."""
 
@@ -72,7 +62,7 @@ def find_offset(first: Motion, second: Motion, what: str) -> Offset:
     if float(np.linalg.norm(_rates(tb, b)[2].std(axis=0))) < least:
         return Offset(None, f"no motion: {still}", compared=common)
     (ta, a), (tb, b) = ((tb, b), (ta, a)) if swap else ((ta, a), (tb, b))
-    begin, end, rate = _rates(ta, a)
+    begin, end, rate = (of[:: len(ta) // MOST + 1] for of in _rates(ta, a))
     usual = max(SMOOTH, float(np.median(np.diff(ta))))
     if common < FEWEST * usual:
         return Offset(None, f"too few messages: one in {usual:.1f} s, {common:.0f} s of both", compared=common)
@@ -121,13 +111,10 @@ def find_offset(first: Motion, second: Motion, what: str) -> Offset:
 class _Fit(NamedTuple):
     """Linear fit at one lag."""
 
-    square: float
-    """Share of the variance that is explained."""
-    share: float
-    """Share of the intervals that were compared."""
+    square: float  # share of the variance that is explained
+    share: float  # of the intervals that were compared
     factors: Floats
-    memory: float
-    """Correlation of neighbouring residuals."""
+    memory: float  # correlation of neighbouring residuals
 
 
 def _fit(begin: Floats, end: Floats, rate: Floats, times: Floats, totals: Floats, lag: float) -> _Fit:
@@ -150,7 +137,7 @@ def _fit(begin: Floats, end: Floats, rate: Floats, times: Floats, totals: Floats
 def _arrays(motion: Motion, origin: int) -> tuple[Floats, Floats]:
     """Return stamps in s, rising, of the longest stretch without a step of the clock, and totals (n, columns)."""
     times = (np.frombuffer(motion.stamps, np.int64) - origin) / 1e9
-    totals = np.array(motion.totals)
+    totals = motion.totals
     step = np.diff(times)
     stretch = np.concatenate([[0], np.cumsum((step < -SEARCHED) | (step > 5 * SEARCHED))])
     kept = stretch == np.bincount(stretch).argmax()
@@ -187,8 +174,8 @@ class Drift(NamedTuple):
     """Standard deviation, ppm."""
 
 
-LEAST_SECONDS = 10
-"""s of messages that a drift needs."""
+LEAST_SECONDS, SET = 10, 0.5
+"""s of messages that a drift needs, and a step that no drift makes."""
 
 
 def find_drift(stamps: Sequence[int], log_times: Sequence[int]) -> Drift:
@@ -202,6 +189,8 @@ def find_drift(stamps: Sequence[int], log_times: Sequence[int]) -> Drift:
     second = np.floor(seconds).astype(np.int64)
     order = np.lexsort((-away, second))
     fastest = order[np.flatnonzero(np.diff(second[order], prepend=second[order[0]] - 1))]
+    if np.abs(np.diff(away[fastest])).max(initial=0) > SET:
+        return Drift(None, "the clock was set")
     if len(fastest) < LEAST_SECONDS:
         return Drift(None, f"too short: {len(fastest)} s; {LEAST_SECONDS} s are needed")
     x, y = seconds[fastest], away[fastest]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.synthetic.recipe import SECOND, Recipe
-from edgefirst_ros.synthetic.street import VehicleMotion, Street
+from edgefirst_ros.synthetic.street import Street, VehicleMotion
 
 LABELS = ("background", "car", "person")
 COLOURS = {"car": (60, 90, 200), "person": (205, 95, 60)}

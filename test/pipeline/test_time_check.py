@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 from edgefirst.schemas import sensor_msgs
+from pose_recordings import ODOMETRY, add_messages, poses
 from shared_data import SHARED
 
 from edgefirst_ros.cli.info import print_time, recording_facts
@@ -19,8 +20,9 @@ from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.time_check import Pair, check_time, join_pairs
 from edgefirst_ros.sensors.motion import DopplerMotion, Motion
 from edgefirst_ros.sync.offsets import Offset, find_drift, find_offset
-from edgefirst_ros.synthetic import START
+from edgefirst_ros.synthetic import START, Recipe
 from edgefirst_ros.synthetic.messages import cloud
+from edgefirst_ros.synthetic.scene import Scene
 
 MS = 1_000_000
 DRIVE = {
@@ -94,6 +96,24 @@ def test_a_recording_without_camera_is_checked_by_another_reference(recording):
     }
 
 
+def test_poses_take_the_place_of_imu_and_gps(recording, tmp_path):
+    recipe = {**DRIVE, "seed": 3, "seconds": 8, "topics": {"lidar/points", "radar/targets"}}
+    scene = Scene(Recipe(**recipe))
+
+    def late(stamp):  # what is stamped then was 60 ms before
+        motion, half = scene.motion(stamp - 60 * MS), scene.motion(stamp - 60 * MS).yaw / 2
+        return (motion.along, motion.across, 0.0), (0.0, 0.0, math.sin(half), math.cos(half))
+
+    path = add_messages(recording(**recipe), tmp_path / "posed.mcap", poses(ODOMETRY, late, START, 8))
+    found = check(path, reference_topic="/lidar/points")
+    assert [(one.first, one.second) for one in found.pairs if one.offset.certain] == [
+        ("lidar.points", "pose"), ("radar.targets", "pose"),
+    ]  # fmt: skip
+    ((reference, lines),) = found.offsets.items()
+    assert reference == "lidar.points"
+    assert lines == {"pose": pytest.approx(-0.06, abs=0.005), "radar.targets": pytest.approx(0, abs=0.005)}
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not at hand")
 def test_real_drives():
     """Of one device that was walked with the difference is known, not the baseline; sensors of two cars differ."""
@@ -164,6 +184,17 @@ def test_drift_is_the_slope_of_the_fastest_messages():
     assert drift.uncertainty < 3
     assert find_drift(log[:100], log[:100]).why == "too short: 5 s; 10 s are needed"
     assert find_drift([], []).why == "no messages"
+    assert find_drift([at + (at > START + 20 * 10**9) * 10**9 for at in log], log).why == "the clock was set"
+
+
+def test_numbers_beyond_all_measure_do_not_count(recording):
+    wild = motion(wave)
+    for at, rate in ((21, 1e300), (22, -1e300), (23, math.inf)):
+        wild.add_rate(START + at * 10**9, np.array([rate]))
+    assert np.isfinite(wild.totals).all()
+    assert find_offset(motion(wave), wild, "turn").seconds == pytest.approx(0, abs=0.005)
+    by_log = check(recording(seed=0, clock_offset={}, **DRIVE), time_base="log")
+    assert {one.why for one in by_log.drifts.values()} == {"log_time is used for its stamps"}
 
 
 def pair(first, second, seconds, uncertainty=0.001):
