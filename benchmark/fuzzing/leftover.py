@@ -157,7 +157,7 @@ def _killed(write: Callable, case: Case, out: Path, left: Path) -> Callable:
     numbers = itertools.count()
 
     def written(writer: DatasetWriter, sample: object) -> None:
-        writer._options = replace(writer._options, fsync=case.fsync)
+        writer._fsync = case.fsync
         writer._pace._interval = writer._pace._due = 1e9  # so that the same is committed every time
         write(writer, sample)
         number = next(numbers)
