@@ -36,6 +36,15 @@ class LeftOut(_Form):
     why: str
 
 
+class UnusedTopic(_Form):
+    """One topic that could be used and has no role."""
+
+    topic: str
+    type: str
+    count: Count
+    use: str
+
+
 class TimeBaseForm(_Form):
     """Which stamps are used as time, and for which topics others."""
 
@@ -103,6 +112,8 @@ class OfSequence(_Form):
     pose_frame: str | None = None
     pose_source: PoseSourceForm | None = None
     counts: dict[str, TopicCounts] | None = None
+    unused_topics: list[UnusedTopic] | None = None
+    missing: list[str] | None = None
 
 
 class FramesMetadata(_Form):
@@ -121,3 +132,5 @@ class FramesMetadata(_Form):
     sequences: dict[str, OfSequence] | None = None
     merged: list[dict[str, Any]] | None = None
     left_out: list[LeftOut] | None = None
+    unused_topics: list[UnusedTopic] | None = None
+    missing: list[str] | None = None

@@ -35,7 +35,7 @@ UNUSED, LACKING = "unused_topics", "missing"
 """Keys of usable topics without a role, and of keys of the rig without a topic; only where there are any."""
 SOME = (LEFT_OUT, *POSE, CAMERA_INFOS, UNUSED, LACKING, "namespace")
 """Keys that only some datasets have."""
-KNOWN = (*FRAMES_METADATA, *POSE, CAMERA_INFOS, "sequences", "merged", "left_out")
+KNOWN = (*FRAMES_METADATA, *POSE, CAMERA_INFOS, UNUSED, LACKING, "sequences", "merged", "left_out")
 """Keys that are checked; others may have any value."""
 DEEPEST = 64
 MOST_SHOWN = 80

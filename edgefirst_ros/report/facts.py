@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.dataset.names import member_of
+from edgefirst_ros.dataset.sequences import LACKING, UNUSED
 from edgefirst_ros.dataset.summary import lacking
 from edgefirst_ros.dataset.verdict import (
     MODEL,
@@ -63,6 +64,7 @@ def quick(subject: Told) -> dict[str, Any]:
             for one in summary.sequences
         },
         "topics": topics(summary.whole.counts, subject.messages),
+        **{key: subject.metadata.get(key) or [] for key in (UNUSED, LACKING)},
         "time": {
             "paces": {name: _pace(pace, several=summary.is_several) for name, pace in paces(subject.timeline).items()}
         },

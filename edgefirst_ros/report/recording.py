@@ -149,6 +149,7 @@ def _convert(
     found.count(counts)
     sources = [file.plain for file in recording.files]
     facts = SequenceFacts(name, roles, found.base, found.calibration, counts, sources)
+    facts.unused.extend(found.plain_unused)
     whole = DatasetFacts(settings)
     whole.begin(facts)
     with open_writer(settings, roles, folder, name, describe=dict) as writer:

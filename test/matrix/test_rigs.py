@@ -27,6 +27,7 @@ from edgefirst_ros.cli.info import recording_facts
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.report.projection import NotProjectableError, project
+from edgefirst_ros.report.run import report
 from edgefirst_ros.synthetic import START, Recipe, write_recording
 from edgefirst_ros.synthetic.scene import LIDAR
 
@@ -179,6 +180,13 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
     assert {topic: of["use"] for topic, of in found.items() if topic in uses} == uses
     assert found["/rear/points"]["count"] == outcome.counts["/rear/points"].seen > 0
     assert {of["topic"] for of in recording_facts(path)["unused_topics"]} == set(found)
+    for what in (path, outcome.paths.container):
+        reported = report(what, tmp_path / "page.html", samples=1, overwrite=True)
+        page = reported.pages[0].read_text()
+        assert {of["topic"]: of["use"] for of in reported.facts[0]["unused_topics"]} == {
+            t: o["use"] for t, o in found.items()
+        }
+        assert all(f"{topic} (" in page and f"<code>{use}</code>" in page for topic, use in uses.items())
     with pytest.raises(UsageError, match=r"--strict-topics: not used: .*/rear/points"):
         convert(path, tmp_path / "strict", strict_topics=True)
     kept = {"unused": [topic.lstrip("/") for topic in found]}
@@ -189,6 +197,8 @@ def test_a_key_without_a_topic_is_missing_in_the_metadata(plain, tmp_path):
     outcome = convert(plain[0], tmp_path, rig={"lidar.points": "/mine"})
     metadata = pyarrow.ipc.open_file(outcome.paths.frames).schema.metadata
     assert json.loads(metadata[b"missing"]) == ["lidar.points"]
+    page = report(outcome.paths.container, tmp_path / "page.html", samples=1).pages[0].read_text()
+    assert "a topic for lidar.points that the recording lacks" in page
 
 
 BOXES = {"camera", "camera/info", "lidar/points", "fusion/boxes3d", "tf_static", "gps", "imu"}
