@@ -26,7 +26,7 @@ def read_yaml(path: Path, longest: int = LONGEST_CONFIGURATION) -> Any:
         with open_regular(path) as file:
             data = file.read(longest + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > longest:
         raise UsageError(f"{path}: over {longest} bytes is not a configuration file")
     return read_text(data, str(path))
