@@ -85,7 +85,7 @@ def frames(out, name):
 def test_memory_stays_bounded_where_no_dataset_can_begin(recording, tmp_path):
     feed = Feed(recording(**{**SLOW, "seconds": 12.0}), tmp_path, min_free_bytes=1 << 60)
     feed.play(end=4.0)
-    assert "are to be kept" in feed.capture.results.failure
+    assert "must stay free" in feed.capture.results.failure
     early = feed.held()
     feed.play(4.0)
     assert feed.held() < 1.5 * early

@@ -91,7 +91,7 @@ def assert_complete(path):
 # ---- full --------------------------------------------------------------------
 def test_too_little_free_space_ends_the_dataset_before_the_disk_refuses(recording, tmp_path):
     facts = on_small_disk("kept free", recording(**RECIPE), tmp_path)
-    assert "3000000 are to be kept" in facts["failure"]
+    assert "3000000 must stay free" in facts["failure"]
     assert facts["failures"] >= 1  # what it gives back can be room enough to begin again
     assert facts["free"] >= 3_000_000
     assert len(facts["finished"]) >= 1
