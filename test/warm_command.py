@@ -27,11 +27,12 @@ LATE = ("html", "email.parser", "importlib.metadata", "encodings.cp437", "edgefi
 class WarmProcess:
     """A fork that runs the command, with what tests use of a Popen.
 
-    `standard`: its streams; `code`: what it runs in place of the command, as `python -c` does.
+    `standard`: its streams; `code`: what it runs in place of the command, as `python -c` does; `folder`: where it runs.
     """
 
-    def __init__(self, path, arguments, standard=(0, 1, 2), environment=None, code=None):
-        request = {"arguments": arguments, "folder": os.getcwd(), "environment": environment or dict(os.environ)}
+    def __init__(self, path, arguments, standard=(0, 1, 2), environment=None, code=None, folder=None):
+        folder = os.fspath(folder or os.getcwd())
+        request = {"arguments": arguments, "folder": folder, "environment": environment or dict(os.environ)}
         self._answers = socket.socket(socket.AF_UNIX)
         self._answers.connect(path)
         socket.send_fds(self._answers, [b"!"], standard)
@@ -59,6 +60,20 @@ class WarmProcess:
 
     def kill(self):
         self.send_signal(9)
+
+
+def run_warm(path, arguments, folder, stdout=None, environment=None):
+    """Run the command in such a fork until it ends; returns its exit code, output and errors as `subprocess.run`."""
+    import subprocess  # which the program need not load
+    import tempfile
+
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, open(os.devnull) as nothing:
+        streams = nothing, out if stdout is None else stdout, err
+        standard = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
+        code = WarmProcess(path, [*map(str, arguments)], standard, environment, folder=folder).wait()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
 
 
 def serve(path):

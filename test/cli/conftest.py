@@ -6,16 +6,23 @@ import subprocess
 
 import pytest
 from typer.testing import CliRunner
+from warm_command import run_warm
 
 
 @pytest.fixture
-def run(command, cold_command, tmp_path):
-    """Function that runs `edgefirst-ros` with arguments in a temporary folder; a traceback fails the test."""
+def run(warm, cold_command, tmp_path):
+    """Function that runs `edgefirst-ros` with arguments in a temporary folder; a traceback fails the test.
 
-    def call(*arguments, **options):
-        line = [*(cold_command if "env" in options else command), *map(str, arguments)]
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-        done = subprocess.run(line, text=True, cwd=tmp_path, check=False, **options)
+    With an environment of its own it is a fresh process.
+    """
+
+    def call(*arguments, env=None, stdout=None):
+        if env is None:
+            done = run_warm(warm, arguments, tmp_path, stdout)
+        else:
+            streams = {"stdout": stdout or subprocess.PIPE, "stderr": subprocess.PIPE}
+            line = [*cold_command, *map(str, arguments)]
+            done = subprocess.run(line, text=True, cwd=tmp_path, check=False, env=env, **streams)
         assert "Traceback" not in (done.stderr or ""), done.stderr
         return done
 

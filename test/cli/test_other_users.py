@@ -3,14 +3,13 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 import handmade_dataset as made
 import pytest
 from unfinished_datasets import finish, leave, sample
-from warm_command import USER
+from warm_command import USER, run_warm
 
 from edgefirst_ros.synthetic import Recipe, write_recording
 
@@ -92,13 +91,11 @@ def here(given, place):
 
 
 @pytest.fixture
-def ours(command):
+def ours(warm):
     """Function that runs the command as a user without privileges; gives its exit code and what it said of errors."""
 
     def call(place, *arguments, user=WE):
-        line = [*command, *map(str, arguments)]
-        environment = {**os.environ, USER: str(user)}
-        done = subprocess.run(line, capture_output=True, text=True, cwd=place, check=False, env=environment)
+        done = run_warm(warm, arguments, place, environment={**os.environ, USER: str(user)})
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stderr
 

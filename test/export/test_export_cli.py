@@ -3,10 +3,10 @@
 
 import json
 import os
-import subprocess
 
 import numpy as np
 import pytest
+from warm_command import run_warm
 
 from edgefirst_ros import convert
 from edgefirst_ros.export.l5kit.zarr2 import RecordArray
@@ -21,11 +21,9 @@ def dataset(recording, tmp_path_factory):
 
 
 @pytest.fixture
-def run(command, tmp_path):
+def run(warm, tmp_path):
     def call(*arguments):
-        done = subprocess.run(
-            [*command, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, check=False
-        )
+        done = run_warm(warm, arguments, tmp_path)
         assert "Traceback" not in done.stderr, done.stderr
         return done
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import pytest
 from fleet_tasks import Here
+from warm_command import run_warm
 
 import edgefirst_ros
 from edgefirst_ros.cli.fleet import describe
@@ -196,8 +197,8 @@ def test_a_catalogue_that_cannot_be_written_at_the_end_is_noted_and_verdicts_sta
 
 
 # ---- at a terminal -----------------------------------------------------------------------------
-def run(command, *arguments, code):
-    done = subprocess.run([*command, "fleet", *map(str, arguments)], capture_output=True, text=True, check=False)
+def run(warm, *arguments, code):
+    done = run_warm(warm, ["fleet", *arguments], None)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -211,7 +212,7 @@ def test_progress_says_how_far_it_is_and_what_it_waits_for():
     assert describe(waiting) == "0 of 2 done, 0 running, 0 failed, 2 waiting for storage, no worker is connected"
 
 
-def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, tmp_path):
+def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(warm, drives, tmp_path):
     """No cluster is begun for it."""
     folder = tmp_path / "drives"
     folder.mkdir()
@@ -220,19 +221,19 @@ def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, t
     data = (drives / "day1.mcap").read_bytes()
     (folder / "cut.mcap").write_bytes(data[: len(data) * 7 // 10])
     (folder / "empty.mcap").touch()
-    plan = run(command, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", "--dry-run", code=0)
+    plan = run(warm, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", "--dry-run", code=0)
     assert re.search(r"^4 to do \(0\.\d MB\), 0 done before; dry run: no file changes$", plan.stdout, re.MULTILINE)
     assert not (tmp_path / "sets").exists()
     Conversion([str(folder)], str(tmp_path / "sets"), Settings(rate=5)).run(Here(), lambda tally: None)
-    done = run(command, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", code=3)
+    done = run(warm, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", code=3)
     assert "4 recordings: 1 failed, 1 loss, 2 ok (4 of them done before)" in done.stdout
     assert f"{folder}/empty.mcap" in done.stdout
     assert "failed before, and not tried again: 1 recording; --retry-failed does" in done.stdout
-    run(command, "convert", folder / "day1.mcap", "-o", tmp_path / "sets", "--rate", "5", code=0)
-    run(command, "convert", folder / "empty.mcap", "-o", tmp_path / "sets", "--rate", "5", code=1)
-    status = run(command, "status", tmp_path / "sets", code=3)
+    run(warm, "convert", folder / "day1.mcap", "-o", tmp_path / "sets", "--rate", "5", code=0)
+    run(warm, "convert", folder / "empty.mcap", "-o", tmp_path / "sets", "--rate", "5", code=1)
+    status = run(warm, "status", tmp_path / "sets", code=3)
     assert "the file is empty" in status.stdout
-    told = json.loads(run(command, "status", tmp_path / "sets", "--where", "verdict = 'ok'", "--json", code=0).stdout)
+    told = json.loads(run(warm, "status", tmp_path / "sets", "--where", "verdict = 'ok'", "--json", code=0).stdout)
     assert {row["name"] for row in told["recordings"]} == {"day1", "day2"}
 
 
@@ -251,19 +252,19 @@ def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, t
         (["convert", "{0}", "-o", "{0}/day1.mcap/x"], 1, "Not a directory"),
     ],
 )
-def test_wrong_guesses_are_told_what_to_do(command, drives, arguments, code, said):
-    done = run(command, *(argument.format(drives) for argument in arguments), code=code)
+def test_wrong_guesses_are_told_what_to_do(warm, drives, arguments, code, said):
+    done = run(warm, *(argument.format(drives) for argument in arguments), code=code)
     assert said in done.stderr
 
 
 @pytest.mark.parametrize("fleet", ["s3"], indirect=True)
-def test_a_report_has_a_row_for_each_dataset(command, fleet, tmp_path):
+def test_a_report_has_a_row_for_each_dataset(warm, fleet, tmp_path):
     pytest.importorskip("plotly")
     page = tmp_path / "report.html"
-    done = run(command, "report", fleet.layout.root, "-o", page, "--table-only", "--scratch", tmp_path / "s", code=0)
+    done = run(warm, "report", fleet.layout.root, "-o", page, "--table-only", "--scratch", tmp_path / "s", code=0)
     assert "3 rows" in done.stdout
     assert all(name in page.read_text() for name in ("day1", "day2", "night1"))
-    one = run(command, "report", fleet.layout.root, "-o", tmp_path / "o.html", "--where", "name = 'day2'", code=0)
+    one = run(warm, "report", fleet.layout.root, "-o", tmp_path / "o.html", "--where", "name = 'day2'", code=0)
     assert "1 row, 1 page beside it" in one.stdout
     assert 'href="day2.html"' in (tmp_path / "o.html").read_text()
     assert (tmp_path / "day2.html").stat().st_size > 1_000_000

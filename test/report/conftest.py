@@ -3,9 +3,9 @@
 
 import os
 import shutil
-import subprocess
 
 import pytest
+from warm_command import run_warm
 
 ARGUMENTS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -14,12 +14,11 @@ ARGUMENTS = (
 
 
 @pytest.fixture
-def run(command, tmp_path):
+def run(warm, tmp_path):
     """Function that runs `edgefirst-ros` with arguments in a temporary folder; a traceback fails the test."""
 
     def call(*arguments):
-        line = [*command, *map(str, arguments)]
-        done = subprocess.run(line, text=True, cwd=tmp_path, check=False, capture_output=True)
+        done = run_warm(warm, arguments, tmp_path)
         assert "Traceback" not in done.stderr, done.stderr
         return done
 

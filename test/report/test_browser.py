@@ -124,14 +124,6 @@ def test_a_real_recording(shown, tmp_path):
     assert "identity" in state["text"]
 
 
-def test_a_dataset_of_only_a_camera(shown, tmp_path):
-    dataset = edgefirst_ros.convert(made(tmp_path, "camera", topics=ONLY_CAMERA), tmp_path).paths.container
-    state = shown(report([dataset], samples=3).pages[0])
-    assert len(state["pictures"]) == 3
-    for said in ("No companion sensors", "No positions", "No radar and no lidar"):
-        assert said in state["text"]
-
-
 def test_a_dataset_without_camera(shown, tmp_path):
     path = made(tmp_path, "radar", topics=NO_CAMERA)
     dataset = edgefirst_ros.convert(path, tmp_path, reference_topic="radar/targets").paths.container
@@ -207,9 +199,9 @@ def picture(rng):
     return buffer.getvalue()
 
 
-def test_a_table_over_several(shown, tmp_path):
+def test_a_table_over_several_and_a_page_of_only_a_camera(shown, tmp_path):
     path = made(tmp_path, "one", topics=ONLY_CAMERA)
-    edgefirst_ros.convert(path, tmp_path)
+    dataset = edgefirst_ros.convert(path, tmp_path).paths.container
     quick = report([tmp_path], tmp_path / "quick.html", table_only=True).table.read_text()
     assert "radar.cube" not in quick, "a sensor that no drive has"
     made(tmp_path, "without_any_picture_2026_01_15_12_00_00", topics={"imu", "gps"})
@@ -219,3 +211,7 @@ def test_a_table_over_several(shown, tmp_path):
     assert "3 in all: 1 red" in state["text"]
     assert "no camera topic" in state["text"]
     assert os.listdir(tmp_path / "out") != []
+    state = shown(report([dataset], tmp_path / "page.html", samples=3).pages[0])
+    assert len(state["pictures"]) == 3
+    for said in ("No companion sensors", "No positions", "No radar and no lidar"):
+        assert said in state["text"]
