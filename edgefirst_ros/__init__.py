@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgefirst_ros import errors, export, report
+    from edgefirst_ros.config import Settings
     from edgefirst_ros.dataset.merge import merge
     from edgefirst_ros.dataset.migrate import migrate
     from edgefirst_ros.dataset.query import Samples
@@ -31,6 +32,7 @@ _HOMES = {
     "Sample": "dataset.sample",
     "Samples": "dataset.query",
     "SequenceCalibration": "dataset.sequences",
+    "Settings": "config",
     "convert": "pipeline.conversion",
     "errors": "errors",
     "export": "export",
@@ -51,6 +53,7 @@ __all__ = [
     "Sample",
     "Samples",
     "SequenceCalibration",
+    "Settings",
     "__version__",
     "convert",
     "errors",

@@ -316,7 +316,14 @@ class Settings(Model):
         return {"lidar_topic": "lidar.points", "radar_topic": radar, "cube_topic": "radar.cube", **own}
 
     def sensor(self, key: str) -> RigSensor:
-        """Return what the rig, or a short form of it, says of a key."""
+        """Return what the rig, or a short form of it, says of a sensor.
+
+        Args:
+            key: Its key, such as `lidar.points.rear`.
+
+        Returns:
+            The entry; one without values for an absent sensor.
+        """
         own = self.rig.sensors.get(key, UNSET_SENSOR) if self.rig is not None else UNSET_SENSOR
         short = next((name for name, of in self._short_forms.items() if of == key), None)
         topic = getattr(self, short) if short is not None else None
@@ -330,13 +337,27 @@ class Settings(Model):
         return tuple(name for of in sensors for name in (of.topic, of.info, of.masks) if name is not None)
 
     def is_left_alone(self, topic: str) -> bool:
-        """True if the rig lists a topic under `unused`."""
+        """Return whether the rig lists a topic under `unused`.
+
+        Args:
+            topic: Its name.
+
+        Returns:
+            True if it does.
+        """
         names = topic, topic.removeprefix("/")
         globs = self.rig.unused if self.rig is not None else ()
         return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
     def span_of(self, first: int) -> tuple[int, int]:
-        """Return begin (inclusive) and end (exclusive) of the samples, ns; `first`: first reference stamp, ns."""
+        """Return the time span of the samples.
+
+        Args:
+            first: First stamp of the reference topic, ns since the epoch.
+
+        Returns:
+            Begin, inclusive, and end, exclusive, ns since the epoch.
+        """
         ends = (self.start, -FOREVER), (self.end, FOREVER)
         begin, end = (
             forever if at is None else utc_nanoseconds(at) if isinstance(at, str) else first + nanoseconds(at)
@@ -386,7 +407,14 @@ class Settings(Model):
         return Fraction(str(self.rate)) if self.rate is not None else None
 
     def stream(self, sensor: str) -> tuple[int, int, bool]:
-        """Return (tolerance in ns, offset in ns, reuse) of a companion sensor."""
+        """Return how messages of a companion sensor are aligned.
+
+        Args:
+            sensor: Its key, such as `lidar.points`.
+
+        Returns:
+            Tolerance in ns, offset in ns, and True if samples reuse a message.
+        """
         own: StreamSettings = self.streams.get(sensor, UNSET_STREAM)
         if self.rig is not None and sensor in self.rig.sensors:
             own = self.rig.sensors[sensor]

@@ -205,7 +205,8 @@ def convert(
         resume: Accept a finished dataset of the same recordings and settings.
         progress: Is called with (step, done, total).
         one_of_many: Accept a group pattern that matches no sequence here, because others are converted separately.
-        **options: Fields of `Settings`, such as `rate=5` (Hz) or `tolerance=0.05` (s); they override `config`.
+        **options: Fields of `edgefirst_ros.Settings`, such as `rate=5` (Hz) or `tolerance=0.05` (s); they override
+            `config`. `print(edgefirst_ros.Settings())` prints all.
 
     Returns:
         Paths, counts by topic, skews in ns, notes, and the exit code: 3 if data was lost.

@@ -197,6 +197,5 @@ def test_dir_and_help_show_what_can_be_asked_for(dataset):
     text = pydoc.plain(pydoc.render_doc(Dataset))
     assert "samples(" in text
     assert "map-style" in text
-    assert "jpeg_quality" in pydoc.plain(pydoc.render_doc(edgefirst_ros.convert)) or "Options" in str(
-        edgefirst_ros.convert.__annotations__
-    )
+    assert "print(edgefirst_ros.Settings())" in pydoc.plain(pydoc.render_doc(edgefirst_ros.convert))
+    assert "jpeg_quality" in str(edgefirst_ros.Settings())
