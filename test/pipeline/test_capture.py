@@ -192,7 +192,7 @@ def test_an_order_that_fails_in_an_unknown_way_is_answered_and_told(recording, t
         with pytest.raises(DatasetError, match="RuntimeError: no more threads"):
             feed.capture.start()
     assert feed.capture.status()["failure"] == "RuntimeError: no more threads"
-    with pytest.raises(DatasetError, match="nothing is being recorded"):
+    with pytest.raises(DatasetError, match="no dataset is being recorded"):
         feed.capture.split()
     assert feed.capture.results.failures == 1
     feed.capture.start()
