@@ -72,7 +72,7 @@ def test_splits_lose_no_frame(capture: Start, bench: Bench, recording: Any, tmp_
     asked = nodes["asked"]
     refused = asked.trigger("split")
     assert not refused.success
-    assert "nothing is being recorded" in refused.message
+    assert "no dataset is being recorded" in refused.message
     player.play(end=1.7)
     asked.until(lambda facts: facts["recording"])
     assert asked.trigger("split").success
