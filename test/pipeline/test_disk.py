@@ -123,7 +123,7 @@ def judge(runs, code, whole, layout, at_least, reason):
     if code == 3:
         said = re.search(r"unfinished, (\d+) samples? committed", runs.text)
         assert said, runs.text
-        assert "give the same command again" in runs.text
+        assert "run the same command again" in runs.text
         assert_recoverable(whole, out, layout, max(at_least, int(said.group(1))))
     else:
         last = runs.text.splitlines()[-1]

@@ -175,10 +175,10 @@ def test_where_it_fails_the_picture_is_lost(recording, tmp_path, module, body, w
     ("text", "hook", "what"),
     [
         (None, "no_such_module_here:blur", "no module no_such_module_here on PYTHONPATH or beside the settings file"),
-        ("def blurr(p): return p", "blur", r"has no function blur; there are blurr"),
+        ("def blurr(p): return p", "blur", r"has no function blur; known: blurr"),
         ("import nothing_like_this", "blur", "importing .* raised ModuleNotFoundError: No module named 'nothing_like"),
         ("raise ValueError('a\\nb')", "blur", "raised ValueError: a b"),
-        ("blur = 3", "blur", "has no function blur; there are none"),
+        ("blur = 3", "blur", "has no function blur; known: none"),
     ],
 )
 def test_a_hook_that_is_not_there_is_an_error_at_once(recording, tmp_path, module, text, hook, what):
