@@ -264,7 +264,7 @@ def merge(
 ) -> None:
     """Merge the datasets of a fleet to one, or to shards.
 
-    Runs on this machine. Samples keep their groups, unless --split or --group gives new ones.
+    Runs on this machine. Samples keep their groups, unless --split or --group assigns new ones.
 
     Exit codes: 0 complete, 1 no dataset written, 2 wrong usage, 3 finished with loss (the notes list it).
     """

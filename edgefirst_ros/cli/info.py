@@ -48,7 +48,7 @@ def info(
 ) -> None:
     """Show the content of a recording or a dataset.
 
-    Of a recording: topics with rates, gaps and clocks, damage, and what a conversion would give: cameras with codec
+    Of a recording: topics with rates, gaps and clocks, damage, and the results of a conversion: cameras with codec
     and picture size, labels of the model, calibration. Of a dataset: samples by sequence, sensor and group, length and
     place, annotations by label.
 
@@ -273,7 +273,7 @@ def recording_facts(
 
 
 def print_recording(facts: dict[str, Any]) -> None:
-    """Print what is in a recording, and what a conversion would give."""
+    """Print the content of a recording, and the results of a conversion."""
     when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
     if facts["start"] is not None:
         begin = datetime.fromtimestamp(facts["start"] / SECOND, timezone.utc)

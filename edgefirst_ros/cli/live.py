@@ -33,8 +33,8 @@ def as_ros_arguments(
 ) -> list[str]:
     """Return plain arguments as ROS arguments: those before --ros-args become parameters after it.
 
-    --NAME VALUE is the parameter NAME, --NAME alone true; `texts`: other names for parameters that are text; `lists`:
-    parameters that may be given with commas. `given` makes parameters of what is no option. Raises UsageError.
+    --NAME VALUE is the parameter NAME, --NAME without a value true; `texts`: other names for parameters that are text;
+    `lists`: parameters that may be given with commas. `given` makes parameters of positional ones. Raises UsageError.
     """
     at = arguments.index("--ros-args") if "--ros-args" in arguments else len(arguments)
     plain, rest, positional, found = list(arguments[:at]), list(arguments[at:]), list[str](), dict[str, str]()
@@ -62,7 +62,7 @@ def as_ros_arguments(
 def as_parameters(texts: Mapping[str, str]) -> list[str]:
     """Return settings, text by name, as ROS arguments: `-p NAME:=VALUE` of each.
 
-    Empty text unsets what may be unset; of other settings but text it stands for none given.
+    Empty text unsets settings that may be unset; for other types, except text, it counts as not given.
     """
     from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
     from edgefirst_ros.config.load import setting_fields

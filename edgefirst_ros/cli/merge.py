@@ -37,7 +37,7 @@ def merge(
     """Merge datasets into one.
 
     Members keep their bytes, tables are joined, label_index stays. Samples keep their groups, unless --split or --group
-    gives new ones.
+    assigns new ones.
 
     Exit codes: 0 complete, 1 no dataset written, 2 wrong usage (also equal sequence names without --rename, and labels
     with different numbers without --renumber), 3 finished with loss (the notes list it).
@@ -85,7 +85,7 @@ def split(
     """Assign the samples of datasets to new groups.
 
     Only NAME.arrow of each is rewritten. Several datasets are split as one set of sequences. With --group only, other
-    samples keep their groups; with --split, samples that get no group have none afterwards.
+    samples keep their groups; with --split, samples that get no group lose theirs.
 
     Exit codes: 0 done, 1 no dataset changed, 2 wrong usage.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that are settings, made from the model: name, help and default of an option are those of its setting.
 
-The model is imported when the verb runs or is asked for help, not for the list of verbs.
+The model is imported when the verb runs or prints its help, not for the list of verbs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHOSEN, USES = "edgefirst_ros.chosen", "edgefirst_ros.uses"
 
 
 class Command(TyperCommand):
-    """A verb. It has the options of the settings that it uses, before `--set`; its `--zenoh` may lack an address."""
+    """A verb. It has the options of the settings that it uses, before `--set`; its `--zenoh` needs no address."""
 
     uses: ClassVar[str] = ""
     """Tag of the settings that the verb uses (`setting`), or `READ`; empty: it uses none."""
@@ -180,7 +180,7 @@ def _parameters(uses: str) -> Sequence[Any]:
         )
 
     def options(**values: object) -> None:
-        """Stand for the verb."""
+        """Placeholder for the verb."""
 
     options.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
     vars(options)["__signature__"] = inspect.Signature(made)

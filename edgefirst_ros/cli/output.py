@@ -54,7 +54,7 @@ class Result(Protocol):
 
     @property
     def exit_code(self) -> int:
-        """0 when all is there, 3 after a loss."""
+        """0 without a loss, 3 after one."""
 
     def plain(self) -> dict[str, Any]:
         """Return the outcome, ready for JSON."""
@@ -205,7 +205,7 @@ def explained(*paths: Path) -> Iterator[None]:
 
 
 def instead(path: Path) -> str:
-    """Return in words what a path is that is not a dataset, and what to do; empty if nothing can be said."""
+    """Describe a path that is not a dataset, and what to do; empty for an unknown kind of path."""
     if is_recording(path):
         return f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
     found = listed(_datasets(path), MOST)

@@ -27,7 +27,7 @@ def play(
 
     play --ros-args -p recording:=REC.mcap [-p rate:=2.0]
 
-    Other parameters, of ROS 2 alone: clock, start, duration, topics, wait_for_subscribers, wait_timeout.
+    Other parameters, only of ROS 2: clock, start, duration, topics, wait_for_subscribers, wait_timeout.
 
     play REC.mcap --zenoh tcp/127.0.0.1:7447 publishes on Zenoh as the device's services do, and needs no ROS.
 

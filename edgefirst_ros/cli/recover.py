@@ -29,7 +29,7 @@ def recover(
     """Complete a dataset whose writing was interrupted.
 
     For example by a power cut, a kill, or a disk that was full or removed.
-    Every whole member is kept; the directory of the ZIP and both tables are made from the journals and the members.
+    Keeps every whole member; makes the directory of the ZIP and both tables from the journals and the members.
 
     Exit codes: 0 complete, 1 no sample recovered, 2 wrong usage, 3 data was lost (the report lists it).
     """

@@ -73,7 +73,7 @@ def report(
 
 
 def print_reported(done: Any) -> None:
-    """Say what was written, and what is wrong with which."""
+    """Print written files, and faults by dataset."""
     if done.table is None:
         (facts,) = done.facts
         say(f"{done.pages[0]}: {facts['verdict']['level']}, {counted(facts['samples'], 'sample')}")

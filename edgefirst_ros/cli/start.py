@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way into the command: what holds before any library is imported, and what is said of errors."""
+"""Entry point of the command: the setup before any library is imported, and messages of errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 class Outlet(io.TextIOWrapper):
-    """Standard output or standard error; once its reader is gone (`| head`), the rest of what is printed is dropped.
+    """Standard output or standard error; once its reader is gone (`| head`), the rest of the output is dropped.
 
     The command keeps its exit code, and a conversion its dataset.
     """

@@ -126,7 +126,7 @@ def _field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean '...'?` with the nearest known name, or nothing."""
+    """Return `; did you mean '...'?` with the nearest known name, or ""."""
     near = difflib.get_close_matches(name, list(known), 1, 0.4)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -165,10 +165,10 @@ def load(
 ) -> Settings:
     """Return settings from a YAML file, on top those of `texts`, on top `options` that are not None.
 
-    The file is plain or in the form of ROS parameters. It may be that of a capture: what only a capture needs is
+    The file is plain or in the form of ROS parameters. It may be that of a capture: settings of only a capture are
     ignored, and `note` is called with a line that names it. `texts` are settings by full name, such as
     `{"limits.cloud_points": "99"}`: a list is text with commas, empty text unsets what may be unset.
-    Raises UsageError that names the key, what was found, what was expected and, for an unknown key, the nearest one.
+    Raises UsageError that names the key, the found and the expected value and, for an unknown key, the nearest one.
     """
     values = read_values(Path(path)) if path else {}
     ignored = [key for key in values if key in LiveSettings.model_fields]

@@ -55,7 +55,7 @@ def _flatten(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
 
 
 class Rig(Model):
-    """The sensors of a vehicle by their keys, and topics that are left out."""
+    """The sensors of a vehicle by their keys, and excluded topics."""
 
     sensors: dict[str, RigSensor] = Field(default_factory=dict)
     base_frame: str | None = setting(None, "Frame of the vehicle in the transforms, if it is not named base_link")

@@ -316,7 +316,7 @@ class Settings(Model):
         return {"lidar_topic": "lidar.points", "radar_topic": radar, "cube_topic": "radar.cube", **own}
 
     def sensor(self, key: str) -> RigSensor:
-        """Return what the rig, or a short form of it, says of a sensor.
+        """Return the entry of a sensor in the rig or a short form of it.
 
         Args:
             key: Its key, such as `lidar.points.rear`.
@@ -331,7 +331,7 @@ class Settings(Model):
 
     @property
     def given_topics(self) -> tuple[str, ...]:
-        """Names and globs of topics that the rig or a short form of it gives."""
+        """Names and globs of topics in the rig or a short form of it."""
         keys = {*self._short_forms.values(), *(self.rig.sensors if self.rig is not None else ())}
         sensors = [self.sensor(key) for key in sorted(keys)]
         return tuple(name for of in sensors for name in (of.topic, of.info, of.masks) if name is not None)

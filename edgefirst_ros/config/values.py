@@ -57,10 +57,10 @@ def setting(
         default: Its default; a type is called for each instance.
         description: Help of its option, description of its ROS parameter.
         verbs: Verbs that use it.
-        option: Placeholder of its command line option, "" for its choices; None: only `--set` gives it.
+        option: Placeholder of its command line option, "" for its choices; None: only `--set` sets it.
         flag: That option, unless it has the name of the setting.
-        repeated: Whether the option may be given several times.
-        changes: Whether its ROS parameter may change while a capture runs; the next dataset has the new value.
+        repeated: True if the option may be given several times.
+        changes: True if its ROS parameter may change while a capture runs; the next dataset has the new value.
         rules: Further arguments of a field of pydantic.
     """
     tags: dict[str, Any] = {

@@ -51,12 +51,12 @@ def write_annotations(
 ) -> Path | None:
     """Replace the annotations of a dataset by `frame`, columns and types as `Dataset.annotations` has them.
 
-    Columns that are missing are null; columns that the schema does not know stay. What is of a sample (group, size,
-    location, pose, timestamp and so on) comes from the table that is replaced where it is null. A sample without rows
-    gets the one that says so. Labels without an index get that of the name, new ones the next. `categories` takes the
-    place of all that was known of labels: by name an `id`, which is the index, and what else is known.
-    The same rows give the same bytes. With `keep_as`, an ending of its name, the table before stays, and its path is
-    returned; with `dry_run` all is checked and nothing changed. Raises UsageError for rows that are not as the format
+    Columns that are missing are null; columns that the schema does not know stay. Null values of a sample (group, size,
+    location, pose, timestamp and so on) come from the replaced table. A sample without rows gets one row that marks it
+    as empty. Labels without an index get that of the name, new ones the next. `categories` replaces all metadata of
+    labels: by name an `id`, which is the index, and further values.
+    The same rows result in the same bytes. With `keep_as`, an ending of its name, the old table stays, and its path is
+    returned; `dry_run` checks all and changes no file. Raises UsageError for rows that are not as the format
     says, DatasetError for a dataset whose annotations cannot be replaced, StorageError; no file changes then.
     """
     if not isinstance(frame, pl.DataFrame):

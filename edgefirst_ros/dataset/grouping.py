@@ -39,11 +39,11 @@ NOISE = 1e-9
 
 
 def assign(tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> dict[str, str]:
-    """Return the group of each unit (a sequence, a block of time), whatever the order of `tallies`.
+    """Return the group of each unit (a sequence, a block of time), independent of the order of `tallies`.
 
-    The `shares` add up to 1. Largest first, each unit goes to the group that is furthest from its share, counted over
-    samples, sensors and labels. No group's samples differ from its share by more than the largest unit, and none stays
-    empty while there are as many units as groups. Equal on every processor and version of Python.
+    The `shares` add up to 1. Largest first, each unit is assigned to the group furthest from its share, counted over
+    samples, sensors and labels. No group's samples differ from its share by more than the largest unit, and no group
+    stays empty if the units are at least as many as the groups. Equal on every processor and version of Python.
     """
     names = sorted(shares, key=lambda group: (-shares[group], group))
     balance = _Balance(tallies, {group: shares[group] for group in names})
@@ -55,7 +55,7 @@ def assign(tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> dict[st
 
 
 def stable_group(sequence: str, shares: Mapping[str, float]) -> str:
-    """Return the group of a sequence by the hash of only its name: it stays, whatever other sequences there are."""
+    """Return the group of a sequence by the hash of only its name: it does not depend on other sequences."""
     place = int.from_bytes(hashlib.sha256(sequence.encode()).digest()[:8], "big") / 2**64
     for group, share in shares.items():
         if place < share:
@@ -177,8 +177,8 @@ class Groups:
 class GroupRule:
     """Rule that assigns samples to groups: some sequences by name, the others by shares.
 
-    By shares go whole sequences where there are at least as many as groups, or where they are to be `stable`: then by
-    the hash of only the name. Else blocks of time do, over all of these sequences alike.
+    Shares assign whole sequences if they are at least as many as the groups, or `stable`: then by the hash of only the
+    name. Otherwise they assign blocks of time, over all of these sequences alike.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class GroupRule:
         return bool(self.shares) and self._by_name(sequence) is None
 
     def check(self, sequences: Collection[str]) -> None:
-        """Raise UsageError for a pattern that matches none of these sequences."""
+        """Raise UsageError for a pattern that matches no given sequence."""
         for group, globs in self.named.items():
             for glob in globs:
                 if not any(fnmatch.fnmatchcase(sequence, glob) for sequence in sequences):
@@ -310,7 +310,7 @@ def group_column(batch: pa.RecordBatch, groups: Groups, *, keep: bool) -> pa.Arr
 
 
 def describe_missed_shares(asked: Mapping[str, float], samples: Mapping[str | None, int]) -> str | None:
-    """Return asked and got shares in words; None where none differs by more than MISSED. `samples` by group."""
+    """Return asked and got shares in words; None if all differ by at most MISSED. `samples` by group."""
     total = sum(samples.values())
     got = {group: samples.get(group, 0) / total for group in asked} if total else {}
     if not any(abs(asked[group] - share) > MISSED + NOISE for group, share in got.items()):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels and their indices, from metadata and rows of a dataset, and how new labels get theirs.
 
-`label_index` is the number that the source gave a label and is never changed on the way; names by index stand in
-`category_metadata`. `labels` names the pixel values of masks of classes, and nothing else.
+`label_index` is the number that the source gave a label and is never changed on the way; `category_metadata` has
+the names by index. `labels` names only the pixel values of masks of classes.
 Source: EdgeFirst Annotation Schema 2026.04, "Category Metadata", "Labels Metadata", "label_index".
 """
 

@@ -49,7 +49,7 @@ class Merged:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is there, 3 when something could not be taken over."""
+        """0 if the merge is complete, 3 if it dropped something."""
         return 3 if self.loss else 0
 
     def plain(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def merge(
         out: Folder of the merged dataset.
         name: Its name; default: that of the folder.
         rename: Rename sequences whose name exists already, also in the EXIF of their pictures.
-        renumber: Give each label one number if the datasets number them differently.
+        renumber: Assign one number to each label if the datasets number them differently.
         layout: zip or directory.
         overwrite: Replace an existing dataset.
         group_rule: Rule that assigns all samples to new groups.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels, object ids, annotation rows and metadata of several datasets, made consistent for one.
 
-Rows stay in Arrow, however many there are: as values of Python they would take fifty times the memory.
+Rows stay in Arrow: as values of Python they would take fifty times the memory.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _column(table: pa.Table, name: str) -> pl.Series:
 
 
 def unite_labels(parts: Sequence[MergeInput], *, renumber: bool) -> tuple[list[str] | None, dict[str, Any] | None]:
-    """Return `labels` and category metadata for all parts, and set in each part what is renumbered.
+    """Return `labels` and category metadata for all parts, and set the new indices in each part.
 
     Raises UsageError where one index has two names or one name two indices, unless `renumber`: then a label has the
     index of the first part that knows it, or the next free one where a label of an earlier part has that.

@@ -106,7 +106,7 @@ def _is_forbidden(character: str) -> bool:
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise UsageError for an output whose path is not an UTF-8: nothing that names it could be written or printed."""
+    """Raise UsageError for an output whose path is not UTF-8: no file or message could name it."""
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
@@ -122,10 +122,9 @@ def check_name(name: str) -> str:
 
 
 def camera_names(topics: Sequence[str]) -> dict[str, str]:
-    """Return of each topic what tells it from the others: front of /front/camera/h264, rear of /rear/camera/h264.
+    """Return the distinct part of each topic: front of /front/camera/h264, rear of /rear/camera/h264.
 
-    Raises UsageError where that is the same name for two, or would be on a disk that does not tell large letters from
-    small ones.
+    Raises UsageError if two have the same name, also where only the case of letters differs.
     """
     parts = {topic: [part for part in topic.split("/") if part] for topic in topics}
     begin = _alike(list(parts.values()))
@@ -254,7 +253,7 @@ class DatasetPaths:
 
     @property
     def finished(self) -> bool:
-        """True if the container and both tables exist under their final names, and nothing unfinished."""
+        """True if the container and both tables exist under their final names, and no unfinished file exists."""
         return not self.unfinished and all(os.path.lexists(p) for p in (self.container, self.arrow, self.frames))
 
     @property
@@ -264,9 +263,9 @@ class DatasetPaths:
 
 
 def locate(path: str | os.PathLike[str]) -> DatasetPaths:
-    """Find the dataset that a user names by its ZIP, its folder, one of its tables, or by OUT/NAME alone.
+    """Find the dataset that a user names by its ZIP, its folder, one of its tables, or by OUT/NAME.
 
-    A ZIP goes before a folder of the same name unless the folder itself was named.
+    A ZIP is preferred to a folder of the same name unless the folder itself was named.
     Raises DatasetError if it is missing.
     """
     text = os.fspath(path)
@@ -288,7 +287,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
 
 
 def refuse_unreadable(path: Path) -> None:
-    """Raise DatasetError where the folders on the way to `path` may not be searched: it may be there or not."""
+    """Raise DatasetError if the folders on the way to `path` may not be searched: whether it exists is unknown."""
     try:
         os.lstat(path)
     except PermissionError as error:
@@ -334,7 +333,7 @@ _STANDALONE = {".jpeg": "camera.jpeg", ".jpg": "camera.jpeg", ".png": "camera.pn
 
 
 class Key(NamedTuple):
-    """Key of a sample; `frame` is None for a picture that does not belong to a sequence."""
+    """Key of a sample; `frame`: None for a picture that does not belong to a sequence."""
 
     name: str
     frame: int | None

@@ -286,7 +286,7 @@ class _Tail(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Buffer) -> int:
-        """Read the bytes that are left, at most those that `buffer` holds."""
+        """Read the remaining bytes, at most as many as `buffer` holds."""
         view = memoryview(buffer).cast("B")
         size = max(0, min(len(view), self._archive.file_size - self._at))
         if self._at >= self._begins:

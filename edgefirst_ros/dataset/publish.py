@@ -19,8 +19,8 @@ from edgefirst_ros.errors import DatasetError, StorageError
 def place(paths: DatasetPaths) -> None:
     """Rename all files to their final names, and remove temporary ones; raises StorageError if that fails.
 
-    The container goes last: while it has its partial name the dataset is unfinished, and nothing of it is lost. Done
-    again after it was interrupted, it completes what remains to do.
+    The container is last: while it has its partial name the dataset is unfinished and can be recovered. Repeated after
+    an interruption, it completes the remaining steps.
     """
     with reporting(paths.container, "put in place"):
         if paths.layout == "zip":
@@ -70,7 +70,7 @@ def remove_unfinished(paths: DatasetPaths) -> None:
 
 
 def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
-    """Raise DatasetError where a finished dataset is in the way, or what is there cannot be replaced by one.
+    """Raise DatasetError where a finished dataset is in the way, or the existing files cannot be replaced by one.
 
     Raises StorageError where the disk does not report it.
     """
@@ -143,7 +143,7 @@ def remove_leftovers(paths: DatasetPaths) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with all that is in it, or what else is there, if it exists."""
+    """Remove a folder with its content, or a file, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:  # of a pipe that somebody put there, the other way would wait for a writer
@@ -175,7 +175,7 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
 
 
 def sync_names(paths: DatasetPaths) -> None:
-    """Sync the names of the partial files to disk: until then a power cut could lose what is committed in them."""
+    """Sync the names of the partial files to disk: until then a power cut could lose committed rows and members."""
     with reporting(paths.out, "sync it"):
         if paths.layout == "directory":
             sync_folder(paths.folder_partial)
@@ -183,7 +183,7 @@ def sync_names(paths: DatasetPaths) -> None:
 
 
 def remove_if_possible(paths: DatasetPaths) -> None:
-    """Remove what was begun, as far as the disk lets it go."""
+    """Remove unfinished files, as far as the disk allows it."""
     with suppress(StorageError):
         remove_unfinished(paths)
 

@@ -33,7 +33,7 @@ KEY = ["name", "frame"]
 
 
 def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return columns name (String) and frame (Int64), whatever types they have; raises DatasetError naming `path`."""
+    """Return columns name (String) and frame (Int64), cast from any type; raises DatasetError naming `path`."""
     import polars as pl
 
     frame = pl.col("frame") if "frame" in table.columns else pl.lit(None)
@@ -182,9 +182,9 @@ def check_known(what: str, names: Collection[str], known: Collection[str]) -> No
 
 
 class Samples(Sequence["Sample"]):
-    """Some samples of a dataset in some order; nothing is read before it is accessed.
+    """Some samples of a dataset in some order, each read on access.
 
-    A map-style dataset of PyTorch as it is: it has a length, gives samples by place, and can be pickled, to processes
+    A map-style dataset of PyTorch as it is: it has a length, returns samples by place, and can be pickled, to processes
     that are forked or spawned alike. Threads may share it.
     """
 
@@ -285,7 +285,7 @@ def processed(dataset: Dataset) -> Collection[Key]:
 
 
 def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return (N, 4) centre and size of boxes in parts of the picture; rows without one, or in pixels, have none."""
+    """Return (N, 4) centre and size of boxes in parts of the picture, without nulls and boxes in pixels."""
     import polars as pl
 
     if "box2d" not in rows.columns or str(metadata.get("box2d_normalized", "true")) == "false":

@@ -55,7 +55,7 @@ class Dataset(Samples):
 
     `dataset[3]`, `dataset[10:20]` and `for sample in dataset` work. Threads may share it, and it can be pickled.
     `Dataset("s3://BUCKET/NAME.zip")` reads a ZIP in a bucket in place, with credentials of the environment.
-    A list of names, a folder, a glob, a prefix of a bucket or the folder of a fleet gives all datasets there as one,
+    A list of names, a folder, a glob, a prefix of a bucket or the folder of a fleet opens all datasets there as one,
     without a merge; so does `a + b`.
 
     Args:
@@ -186,7 +186,7 @@ class Dataset(Samples):
 
         Columns without a value are null; `annotation_columns` are those of the file. Values are as stored, but for
         rings that are odd, under three points or not finite: they are dropped, with a warning. JSON is as the Arrow
-        file of its version would be. No rows where there is no such file.
+        file of its version would be. No rows without such a file.
         """
         import polars as pl
 

@@ -33,8 +33,8 @@ class GroupRows:
     """Reads the tables of a dataset. Raises DatasetError where they cannot be read.
 
     `annotations`: name, frame, timestamp, label and group of every row, in the order of the file; `samples`: name,
-    frame, timestamp and the stamps of companions of every sample. Frame and stamp (ns) are null where nothing says
-    them; stamps are those of the table of frames, where it has the sample.
+    frame, timestamp and the stamps of companions of every sample. Frame and stamp (ns) are null where
+    unknown; stamps are those of the table of frames, where it has the sample.
     """
 
     def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sample of a dataset: its members decoded, its row, its annotations, and what is drawn of it."""
+"""One sample of a dataset: its members decoded, its row, its annotations, and its drawing."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def faults(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def parsed(text: str) -> Any:
-    """Return the JSON value of a text of metadata, or the text itself when it is none."""
+    """Return the JSON value of a text of metadata, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def unite_topics(sequences: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def of_sequence(
     metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]
 ) -> dict[str, Any]:
-    """Return the metadata of one sequence; from earlier versions what is certain to belong to it.
+    """Return the metadata of one sequence; from earlier versions only the values certain to belong to it.
 
     `names`: all sequences that have samples; `kinds`: of the members this one has. Raises DatasetError where it is
     not as the format says.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Summary of a dataset: whatever is counted or judged, by sequence first, then in sum.
+"""Summary of a dataset: all counts and checks, by sequence first, then in sum.
 
 `convert`, `info`, `validate`, `report` and the table of a fleet print the same summary.
 """
@@ -92,7 +92,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """All sequences of a dataset, and what belongs to none of them."""
+    """All sequences of a dataset, and counts outside of sequences."""
 
     sequences: Sequence[Summary]
     metadata: Mapping[str, Any]
@@ -101,12 +101,12 @@ class DatasetSummary:
 
     @property
     def is_several(self) -> bool:
-        """True if there are several sequences, which are then told apart."""
+        """True if the dataset has several sequences, which are then listed by name."""
         return len(self.sequences) > 1
 
     @property
     def checks(self) -> list[Check]:
-        """All checks: of the whole, then of each sequence, which names it if there are several."""
+        """All checks: of the whole, then of each sequence, by name if it has several."""
         found = list(self.further)
         for one in self.sequences:
             found += [replace(check, sequence=one.name) for check in one.checks] if self.is_several else one.checks

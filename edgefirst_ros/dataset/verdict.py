@@ -104,8 +104,8 @@ class Regularity:
 class Timeline:
     """The frames of a dataset in order of time: by sequence, by segment of its clock, by stamp.
 
-    `seconds` runs through all of them without a break: what is between two sequences, or after a clock that was
-    set, is dropped.
+    `seconds` runs through all of them without a break: time between two sequences, or where the clock was set,
+    is dropped.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -173,7 +173,7 @@ class Timeline:
 
     @property
     def duration(self) -> float:
-        """Seconds from the first to the last sample, what is between sequences left out."""
+        """Seconds from the first to the last sample, without the time between sequences."""
         return float(sum(self.seconds[b.stop - 1] - self.seconds[b.start] for b in self.blocks))
 
     @property
@@ -213,7 +213,7 @@ class Timeline:
         """Return how regularly messages came, given by block as s of drive.
 
         `widest`: periods of its sequence and s; an interval is a gap that is as long as either. `edges`: sequences in
-        which what is missing at the start and end of a block counts.
+        which time without messages at the start and end of a block counts.
         """
         number, period = sum(map(len, times)), _usual(times)
         own: dict[str, list[Floats]] = {}
@@ -482,7 +482,7 @@ def skew_of(name: str, far: float, allowed: float) -> Check:
 
 
 def tolerance(metadata: Mapping[str, Any], sensor: str) -> float:
-    """Return the tolerance of a sensor in s, as the dataset's configuration has it; the default where it has none."""
+    """Return the tolerance of a sensor in s, as the dataset's configuration has it; else the default."""
     made = metadata.get("configuration")
     made = made if isinstance(made, dict) else {}
     streams = made.get("streams")

@@ -139,8 +139,8 @@ class DatasetWriter:
 
     `flush` commits samples: members are synced first, then the row log that names them. This happens by itself after
     `flush_interval` at the latest, sooner where the disk is quick, and at a keyframe after half of that. Left by an
-    error, the writer keeps what was written (or removes it, if that is nothing). Raises DatasetError when a finished
-    output is there and not `overwrite`, when an unfinished one is there that is neither to be replaced nor continued,
+    error, the writer keeps written samples, and without one removes its files. Raises DatasetError when a finished
+    output exists and not `overwrite`, when an unfinished one exists that is neither to be replaced nor continued,
     when another writer is at work on it, or when `out` cannot be written.
 
     Owns: all files of the dataset; one thread writes, others may read `samples`, `committed`, `state`, `flush_age`.
@@ -255,7 +255,7 @@ class DatasetWriter:
     def write(self, sample: Sample) -> None:
         """Append a sample: its members first, then its rows.
 
-        Raises DatasetError for a row that breaks the format; nothing of the sample stays then. Raises StorageError
+        Raises DatasetError for a row that breaks the format; the sample is not added then. Raises StorageError
         when the disk refuses; `samples` shows whether the sample is among those that can still be completed.
         """
         self._check(WriterState.OPEN)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts many recordings on an engine, from and to object storage; a state file per recording says what is done."""
+"""Converts many recordings on an engine, from and to object storage; a state file per recording records its result."""

@@ -84,9 +84,9 @@ class Catalogue:
 
 
 def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> Catalogue:
-    """Return the table of all states that there are now; only changed ones are read, some thousand at a time.
+    """Return the table of all present states; only changed ones are read, some thousand at a time.
 
-    A state that cannot be understood is none, and is noted. Raises ObjectStoreError.
+    A state that cannot be understood is ignored and noted. Raises ObjectStoreError.
     """
     store = open_store(layout.root)
     stored = _stored(layout, store)

@@ -48,9 +48,9 @@ class Plan:
 def make_plan(
     sources: Sequence[ListedRecording], states: pl.LazyFrame, layout: Layout, settings: str, *, retry_failed: bool
 ) -> Plan:
-    """Sort out which sources are done: by URI, size and ETag, settings, software, and members that are all there.
+    """Sort out which sources are done: by URI, size and ETag, settings, software, and a complete dataset.
 
-    Of those that failed none is done again unless `retry_failed`. Raises ObjectStoreError.
+    Those that failed are done again only with `retry_failed`. Raises ObjectStoreError.
     """
     mine = states.filter(pl.col("settings") == settings)
     given = pl.LazyFrame(
@@ -178,10 +178,10 @@ class Conversion:
         }
 
     def run(self, engine: Engine, report: Callable[[FleetProgress], None]) -> FleetProgress:
-        """Do what is to be done; `report` is called every second or more often.
+        """Convert the sources of the plan; `report` is called every second or more often.
 
         The catalogue is written first and last; the last one may be rejected, states have it all.
-        Raises ObjectStoreError where DST takes nothing, EdgeFirstError where the engine is gone; what is done stays.
+        Raises ObjectStoreError if DST cannot be written, EdgeFirstError if the engine is gone; finished datasets stay.
         """
         if self.layout.root.local:
             self._sweep()

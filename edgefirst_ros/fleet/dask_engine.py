@@ -106,11 +106,11 @@ class DaskEngine:
 
     @property
     def dashboard(self) -> str:
-        """Address of the dashboard; "" for a local cluster, which has none."""
+        """Address of the dashboard; "" for a local cluster, which does not have one."""
         return "" if self._local else str(self._client.dashboard_link)
 
     def submit(self, task: Task) -> None:
-        """Begin a task; it asks for memory where workers have some to give."""
+        """Begin a task; it asks for memory where workers declare it."""
         wanted = {MEMORY: min(task.memory, self._memory)} if self._memory and task.memory else None
         key = f"fleet-{self._run}-{next(self._numbers)}"
         future = self._client.submit(_told, task.function, task.arguments, key, key=key, pure=False, resources=wanted)

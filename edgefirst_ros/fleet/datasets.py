@@ -160,8 +160,8 @@ def merge_fleet(
 ) -> list[tuple[Location, Merged]]:
     """Merge datasets to OUT/NAME.zip, with `shard_bytes` to OUT/NAME-000.zip and so on; returns containers in order.
 
-    Datasets in a bucket are fetched for it, a shard at a time, and so is a result for a bucket kept in scratch until it
-    is there. Raises UsageError, DatasetError, ObjectStoreError; shards before the one that failed are there then.
+    Datasets in a bucket are fetched for it, a shard at a time; a result for a bucket stays in scratch until it is
+    uploaded. Raises UsageError, DatasetError, ObjectStoreError; shards before the one that failed remain then.
     """
     place = Location.of(out)
     name = check_name(name) if name is not None else safe_name(place.name or "merged")
@@ -253,7 +253,7 @@ def export_together(
 ) -> int:
     """Export all datasets as one set to OUT, and return the exit code; a bucket gets the report last.
 
-    Raises UsageError, DatasetError, ObjectStoreError, StorageError; nothing remains in a local OUT then.
+    Raises UsageError, DatasetError, ObjectStoreError, StorageError; a failed export removes its files from a local OUT.
     """
     place = Location.of(out)
     if not place.local and open_store(place).stat((place / REPORT).key) is not None:

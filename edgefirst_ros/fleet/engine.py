@@ -69,9 +69,9 @@ def window(threads: int) -> int:
 class Driver:
     """Takes tasks through an engine: so many at a time, again where storage refused, apart where workers died.
 
-    A dying worker takes the tasks that wait on it along in what the engine counts. So those that were given up run once
-    more after all others, so few that each has a worker of its own: if workers die of one again it is `crashed`, and
-    no other ever is. Owned by the thread that runs it.
+    The engine counts the death of a worker also for tasks that wait on it. So those that were given up run once more
+    after all others, so few that each has a worker of its own: only a task that kills workers again
+    is `crashed`. Owned by the thread that runs it.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class ListedRecording:
 
     @property
     def name(self) -> str:
-        """Name of its sequence, as `convert` gives it."""
+        """Name of its sequence, as of `convert`."""
         path = PurePosixPath(self.uri)
         return path.name if self.parts else path.stem
 
@@ -51,7 +51,7 @@ class ListedRecording:
 def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[ListedRecording]:
     """Return the recordings meant, each once, in order of their URIs.
 
-    Raises UsageError where one of `given` is nothing, or has no recording; ObjectStoreError.
+    Raises UsageError where one of `given` does not exist, or has no recording; ObjectStoreError.
     """
     found: dict[str, ListedRecording] = {}
     for text in given:

@@ -69,7 +69,7 @@ def digest(uri: str) -> str:
 def fleet_settings(settings: Settings) -> Settings:
     """Return the settings with which each recording is converted by itself: groups are stable.
 
-    `convert --set stable=true --split ...` gives the same bytes. Raises UsageError for a layout that is not a ZIP and
+    `convert --set stable=true --split ...` writes the same bytes. Raises UsageError for a layout that is not a ZIP and
     for a number of threads: every worker takes one.
     """
     if settings.jobs > 1:
@@ -160,7 +160,7 @@ class RecordingState(Strict):
 
     @classmethod
     def of_json(cls, data: bytes, place: str) -> RecordingState:
-        """Return a stored state. Raises DatasetError naming its place where it is none."""
+        """Return a stored state. Raises DatasetError naming its place if it is invalid."""
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:

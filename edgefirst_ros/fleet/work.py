@@ -39,7 +39,7 @@ PREFIX, LOCK = "edgefirst-ros-fleet-", "lock"
 
 
 class Scratch:
-    """The folder of one process. A lock on it shows that the process lives; the system lets go of it with the process.
+    """The folder of one process. A lock on it shows that the process lives; the system releases it with the process.
 
     Owns: any thread may ask for `folder`.
     """
@@ -185,10 +185,10 @@ class Job:
 
 
 def work(plain: dict[str, Any]) -> dict[str, Any]:
-    """Do the work of a `Job` given as a plain dict; returns a plain record of what became of it.
+    """Do the work of a `Job` given as a plain dict; returns a plain record of its result.
 
     Never raises, so that an engine tries again only where a worker died. The record has: source, verdict, error,
-    bytes (of the dataset), samples, seconds; `software` where the worker has another version and did nothing.
+    bytes (of the dataset), samples, seconds; `software` where the worker has another version and did no work.
     """
     began = time.monotonic()
     if plain.get("software") != __version__:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buckets by obstore: Amazon S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
+"""Buckets by obstore: Amazon S3 and compatible storage, Google Cloud Storage, Azure Blob Storage.
 
-Credentials and endpoints come from only the environment (AWS_..., GOOGLE_..., AZURE_...). Creating objects only where
-there is none is not used: what that does differs by provider. Requests run in threads of their own, so that a signal
-reaches who waits for one, and a request that does not end remains behind.
+Credentials and endpoints come from only the environment (AWS_..., GOOGLE_..., AZURE_...). Conditional creation of
+objects is not used: its behaviour differs by provider. Requests run in threads of their own, so that a signal reaches
+the waiting thread; a request that does not end is abandoned.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class BucketStore:
     def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
         """Put a file in place, in parts where it is large, and compare checksums.
 
-        Where the ETag is the MD5 of what was sent, as S3 makes it, that is the proof; else the object is read back.
+        Where the ETag is the MD5 of the sent bytes, as on S3, that is the proof; else the object is read back.
         """
         size = path.stat().st_size
         part = max(PART, -(-size // MOST_PARTS))
@@ -249,7 +249,7 @@ class BucketStore:
         return found
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        """True if an object is what a file holds, by the MD5 in its ETag, else by SHA-256 of what is read back."""
+        """True if an object equals a file, by the MD5 in its ETag, else by SHA-256 of the object read back."""
         size = path.stat().st_size
         if found.size != size:
             return False
@@ -335,7 +335,7 @@ def _md5_of_parts(path: Path, part: int, size: int) -> str:
 
 
 class Patience:
-    """One thing that is asked of storage, again and again until it is given up. Owned by the thread that asks."""
+    """One request to storage, repeated until it succeeds or the patience ends. Owned by the thread that asks."""
 
     def __init__(
         self,
@@ -361,9 +361,9 @@ class Patience:
         return future.result()
 
     def wait(self, error: Exception, what: str) -> None:
-        """Pause before storage is asked again.
+        """Pause before the next attempt.
 
-        Raises ObjectStoreError, about `what`, where asking again is of no use or could take longer than it may.
+        Raises ObjectStoreError, about `what`, if another attempt is of no use or could exceed the time limit.
         """
         if isinstance(error, TimeoutError) and self._last is not None:
             error = self._last  # more than that time was up
@@ -395,7 +395,7 @@ def is_final(error: Exception) -> bool:
 
 
 def describe(error: Exception, what: str) -> str:
-    """Return one line for what storage answered about a URI, with what to do; no parameters of URLs, nothing secret."""
+    """Return one line with the answer of storage about a URI and what to do; without secrets and parameters of URLs."""
     text = str(error)
     said, _, details = text.partition("\n\nDebug source")
     status = _STATUS.search(said)
@@ -453,7 +453,7 @@ def _work(inbox: Inbox) -> None:
 
 
 def map_in_threads(function: Callable[[T], R], items: Iterable[T], number: int) -> Iterator[R]:
-    """Yield the results of a function in order; at most `number` calls are under way, which an error leaves behind."""
+    """Yield the results of a function in order; at most `number` calls are under way, which an error abandons."""
     running: deque[Future[R]] = deque()
     for item in items:
         running.append(in_thread(lambda item=item: function(item)))  # type: ignore[misc]

@@ -38,7 +38,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """An object, or what the keys of objects begin with: `root` is a bucket's URI or `file://`, `key` a path in it.
+    """An object, or a prefix of keys: `root` is a bucket's URI or `file://`, `key` a path in it.
 
     Keys have no slash at their ends, and no empty, `.` or `..` part.
     """

@@ -52,8 +52,8 @@ class Place:
 def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
     """Return the datasets and recordings that are named.
 
-    A path represents itself. A list (*.txt) has a name a line; a glob, a prefix of a bucket and a fleet's folder stand
-    for the datasets (*.zip) and recordings (*.mcap, *.db3, *.bag, rosbag2 folders) in them.
+    A path represents itself. A list (*.txt) has a name a line; a glob, a prefix of a bucket and a fleet's folder name
+    the datasets (*.zip) and recordings (*.mcap, *.db3, *.bag, rosbag2 folders) in them.
 
     Raises:
         UsageError: The name is invalid, or no object has it.
@@ -209,7 +209,7 @@ def read_list(path: str) -> Iterator[str]:
 
 
 def split_glob(place: Location) -> tuple[Location, re.Pattern[str]] | None:
-    """Return the part of a glob before its first wildcard, and the expression of all; None if it is none.
+    """Return the part of a glob before its first wildcard, and the expression of all; None without a wildcard.
 
     * and ? stay within a part of the key, ** is any number of parts.
     """

@@ -32,7 +32,7 @@ _numbers = itertools.count()
 class Store(Protocol):
     """One bucket, or the file system. Threads may share it.
 
-    Every method raises ObjectStoreError where storage refuses, or has given nothing for its patience.
+    Every method raises ObjectStoreError where storage refuses, or does not answer within its patience.
     """
 
     def stat(self, key: str) -> StoredObject | None:
@@ -54,9 +54,9 @@ class Store(Protocol):
         """Put a small object in place, whole or not at all."""
 
     def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
-        """Put a file in place, whole or not at all, and compare checksums: what is there is what the file holds.
+        """Put a file in place, whole or not at all, and compare checksums: the object equals the file.
 
-        `scratch`: a regular file that nobody writes to or needs afterwards, so that on the same disk it is not copied.
+        `scratch`: a regular file without other writers or later use, so that on the same disk it is not copied.
         """
 
     def holds(self, found: StoredObject, path: Path) -> bool:
@@ -67,7 +67,7 @@ class Store(Protocol):
 
 
 def open_store(location: Location, *, patience: float = PATIENCE, rate: int = 0) -> Store:
-    """Open the bucket or file system of a location; it is given up where it gives nothing for `patience`, s.
+    """Open the bucket or file system of a location; it gets `patience`, in s, to answer.
 
     `rate`: most bytes a second that are put into a bucket; 0: as many as the line takes.
     No request is sent yet. Raises ObjectStoreError where the library for it is not installed, UsageError where it
@@ -262,7 +262,7 @@ def _fetch(store: Store, found: StoredObject, path: Path) -> str:
 
 
 def dataset_files(paths: DatasetPaths) -> Sequence[Path]:
-    """Return the files of a dataset in the order in which they are put: once the container is there, all is there.
+    """Return the files of a dataset in the order in which they are put, the container last: once it exists, all exist.
 
     Raises UsageError for a dataset that is a folder.
     """
@@ -281,9 +281,9 @@ def upload_dataset(
 ) -> list[StoredObject]:
     """Put a finished dataset below a prefix, as PREFIX/NAME.arrow and so on; returns its objects, the container last.
 
-    Checksums are compared before it returns, so that the files may be deleted then. What exists already with the same
-    bytes stays, so that an upload that was interrupted continues. `store`: that of the prefix, where there is one open.
-    Raises DatasetError where something else has one of the names, unless `overwrite`; ObjectStoreError; UsageError.
+    Checksums are compared before it returns, so that the files may be deleted then. Objects that
+    exist with the same bytes stay, so that an interrupted upload continues. `store`: that of the prefix, if open.
+    Raises DatasetError where another object has one of the names, unless `overwrite`; ObjectStoreError; UsageError.
     """
     place = to if isinstance(to, Location) else Location.of(to)
     store, files = store or open_store(place), dataset_files(paths)

@@ -36,8 +36,8 @@ _LARGEST_LOG = 1 << 26
 class Journals:
     """Rows and commits of an unfinished dataset.
 
-    What this version does not understand ends the rows of its file; `not_understood` says why, by path, and such a
-    file must stay. Raises StorageError.
+    A record that this version does not understand ends the rows of its file; `not_understood` says why, by path, and
+    such a file must stay. Raises StorageError.
     """
 
     def __init__(self, paths: DatasetPaths) -> None:

@@ -89,7 +89,7 @@ class Rebuilt:
                 self._told[key] = tuple(batch[name][row].as_py() for name in ("timestamp", "size", "location"))
 
     def take(self, member: Member, found: Found) -> None:
-        """Rebuild the rows of a whole member's sample, if it has none."""
+        """Rebuild the rows of a whole member's sample, if they are missing."""
         key = member.sequence, member.frame
         if key in self._in_frames:
             return
@@ -156,9 +156,9 @@ def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | No
 
 
 def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], int]) -> dict[str, Any]:
-    """Metadata of the last commit, with counts of what is `used` now, by sequence and part.
+    """Metadata of the last commit, with counts of the members `used` now, by sequence and part.
 
-    An earlier version told the topics beside them, and counts of only the whole.
+    An earlier version wrote the topics beside them, and counts of only the whole.
     """
     sequences = described.get(SEQUENCES)
     if not isinstance(sequences, dict) or not all(isinstance(known, dict) for known in sequences.values()):
@@ -415,7 +415,7 @@ def recover(
     to disk, members are believed by their headers or sizes; after it, and with `verify` everywhere, their checksums are
     compared. Rows that the row log does not have are rebuilt: from names, and from stamps, positions and sizes of the
     pictures. Finished tables of this software keep the rows of samples that remain. `dry_run` only reports. Raises
-    DatasetError when there is nothing that could be completed, or a finished dataset would have to be replaced and not
+    DatasetError when no dataset can be completed, or a finished dataset would have to be replaced and not
     `overwrite`; no file changes then, nor where a table or ZIP unpacks to more than `limits` let it.
     """
     paths = locate_any(path)
@@ -447,7 +447,7 @@ def recover(
 
 
 def recover_all(out: Path, say: Callable[[str], None]) -> None:
-    """Complete every unfinished dataset in a folder that nobody writes to; `say` gets a line about each."""
+    """Complete every unfinished dataset in a folder that has no writer; `say` gets a line about each."""
     try:
         found = unfinished(out)
     except StorageError as error:

@@ -47,7 +47,7 @@ class Found:
 
 
 class Members(Protocol):
-    """The members that a dead writer left. Its writer keeps none of them before `whole` or `rewind` gave them to it."""
+    """The members that a dead writer left. Its writer has only those that `whole` or `rewind` passed to it."""
 
     @property
     def writer(self) -> MemberWriter:
@@ -57,22 +57,22 @@ class Members(Protocol):
         """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
 
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members in their order, which the writer keeps from then on, and what is between them.
+        """Yield the whole members in their order, which the writer keeps from then on, and the damage between them.
 
         Members up to the last synced commit are not compared with their checksums, unless `verify`.
         """
 
     def rewind(self, journals: Journals) -> Checkpoint:
-        """Go back to the last commit that is complete; the writer keeps what belongs to it, and no more."""
+        """Return to the last complete commit; the writer keeps only the members up to it."""
 
     def remove(self, lost: list[str]) -> None:
-        """Remove what `whole` found to be no whole member."""
+        """Remove the damage that `whole` found."""
 
 
 def reopen(paths: DatasetPaths, members: Path) -> tuple[Members, int]:
-    """Open and lock what is at `members`; returns it, and a descriptor that holds the lock until it is closed.
+    """Open and lock the container at `members`; returns it, and a descriptor that holds the lock until it is closed.
 
-    Raises InUseError where a living writer has it, DatasetError where it cannot be taken over, and StorageError.
+    Raises InUseError where a living writer has it, DatasetError where it cannot be continued, and StorageError.
     """
     if paths.layout == "zip":
         archive = ArchiveWriter(members, reopen=True)
@@ -143,7 +143,7 @@ class ArchiveMembers:
         return point
 
     def remove(self, lost: list[str]) -> None:
-        """Cut off what is after the last member; what is damaged between others stays, and no directory names it."""
+        """Cut the file after the last member; damage between others stays, without an entry in the directory."""
         self.writer.cut()
 
 
@@ -310,9 +310,9 @@ class UnfinishedDataset:
         return self._members.is_complete(self.journals, limits)
 
     def members(self, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members in their order, which `complete` will keep, and what is between them.
+        """Yield the whole members in their order, which `complete` will keep, and the damage between them.
 
-        What the disk had for certain is used as it is, unless `verify`. To be called once.
+        Members up to the last synced commit are not compared with their checksums, unless `verify`. To be called once.
         """
         self._check_open()
         return self._members.whole(self.journals, verify=verify)
@@ -329,9 +329,9 @@ class UnfinishedDataset:
         self.state = UnfinishedState.COMPLETED
 
     def hand_over(self) -> Handover:
-        """Go back to the last complete commit, and hand container and lock over to a writer.
+        """Return to the last complete commit, and hand container and lock over to a writer.
 
-        Raises DatasetError where rows could not be taken along, and StorageError; the dataset is closed then.
+        Raises DatasetError where rows cannot be handed over, and StorageError; the dataset is closed then.
         """
         self._check_open()
         try:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members on disk: ZIP and folder, what is in them, locks, room, syncing."""
+"""Members on disk: ZIP and folder, their content, locks, room, syncing."""

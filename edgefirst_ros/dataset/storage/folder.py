@@ -147,7 +147,7 @@ class Folder:
             os.close(self._root)
 
     def expect(self, upcoming: object, among: int = 1) -> None:
-        """Do nothing: reads of a disk are cheap."""
+        """Ignored: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:
         try:

@@ -112,10 +112,10 @@ def _reopened(fd: int, path: Path) -> int:
 
 
 def refuse_planted(path: Path, status: os.stat_result) -> None:
-    """Raise DatasetError where the file at `path` cannot be what a dead writer of this user left there.
+    """Raise DatasetError where the file at `path` cannot come from a dead writer of this user.
 
     Every user may put files into a folder such as /tmp under the names that a dataset has while it is built; and
-    what is written into a file that has a second name changes there, too.
+    writing to a file that has a second name changes it there, too.
     """
     folder = os.stat(path.parent)
     if folder.st_mode & stat.S_IWOTH and status.st_uid not in (os.geteuid(), folder.st_uid):
@@ -251,7 +251,7 @@ def open_folder(path: Path, *, name: str | None = None, within: int | None = Non
 
 
 def check_kind(path: Path, mode: int, *, folder: bool = False) -> None:
-    """Raise DatasetError where `mode`, of a file not followed, is none of a regular file (`folder`: of a folder)."""
+    """Raise DatasetError unless `mode`, of a file not followed, is that of a regular file (`folder`: of a folder)."""
     if stat.S_ISLNK(mode):
         raise DatasetError(f"{path}: is a link, which is not followed in a dataset; put its target in its place")
     if not folder and not stat.S_ISREG(mode):
@@ -294,8 +294,8 @@ def sync_folder(path: Path) -> None:
 def sync_disk(fd: int) -> None:
     """Sync everything on the disk of an open file or folder; for thousands of files cheaper than one by one.
 
-    Raises OSError where it refused something since that file was opened (from Linux 5.8 on). `os.sync`, which other
-    systems have, waits for every disk there is and shows nothing.
+    Raises OSError where it refused something since that file was opened (from Linux 5.8 on). `os.sync`, on other
+    systems, waits for every disk and reports no error.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "syncfs"):
@@ -305,7 +305,7 @@ def sync_disk(fd: int) -> None:
 
 
 class WriteBehind:
-    """Has the disk begin with what is appended to a file, so that the sync at its end finds little to do."""
+    """Has the disk begin to write appended bytes early, so that the sync at the end of a file is short."""
 
     def __init__(self, fd: int, piece: int = 16 << 20) -> None:
         """`piece`: new bytes that are worth a call."""

@@ -20,7 +20,7 @@ _AHEAD = 3.0
 
 
 class Reserve:
-    """Space held by a file beside a dataset, so that what was written can be completed on a disk that is full."""
+    """Space held by a file beside a dataset, so that it can be completed on a full disk."""
 
     def __init__(self, path: Path) -> None:
         """Create `path` again, replacing what a dead writer left."""

@@ -135,7 +135,7 @@ class Directory(NamedTuple):
     """Offset of the directory."""
 
     def entry(self, number: int) -> zipfile.ZipInfo:
-        """Return a member as `zipfile` describes it, but for what says nothing of its data."""
+        """Return a member as `zipfile` describes it, without fields that do not concern its data."""
         record = self.records[number]
         entry = zipfile.ZipInfo(self.names[number])
         entry.date_time = date_time(int(record["time"]), int(record["date"]))
@@ -148,8 +148,8 @@ class Directory(NamedTuple):
 def read_directory(file: IO[bytes]) -> Directory | None:
     """Return the directory of a plain ZIP; None for any other, which `zipfile` may still read.
 
-    Plain: as this package writes them. Nothing is before the first member, between directory and end or after it;
-    no comments, no folders, nothing encrypted; names are ASCII, or marked as UTF-8; sizes are possible, and members
+    Plain: as this package writes them. No bytes before the first member, between directory and end or after it; no
+    comments, no folders, no encryption; names are ASCII, or marked as UTF-8; sizes are possible, and members
     overlap neither each other nor the directory.
     """
     found = find_directory(file)
@@ -371,7 +371,7 @@ class Archive:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
-        """Do nothing: reads of a disk are cheap."""
+        """Ignored: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:
         return int(self._plain.sizes[self._number(name)]) if self._plain is not None else self.entry(name).file_size
@@ -397,7 +397,7 @@ class Archive:
         return entry.file_size if entry.compress_size <= self.file_size and entry.file_size <= most else 0
 
     def refuse_overlaps(self) -> None:
-        """Raise DatasetError where the bytes of two members overlap: one of them is not what it says."""
+        """Raise DatasetError where the bytes of two members overlap: one of their headers is false."""
         if self._plain is not None:
             return
         end, last = 0, ""
@@ -431,7 +431,7 @@ class Archive:
         return self.pread(size, entry.header_offset + LOCAL.size + named + extended)
 
     def head(self, name: str, size: int) -> bytes:
-        """Return the first `size` bytes of a member; of a stored one nothing else is read. Raises DatasetError."""
+        """Return the first `size` bytes of a member; of a stored one only these are read. Raises DatasetError."""
         entry = self.entry(name)
         return self.packed(entry, size) if entry.compress_type == STORED else self.read_entry(entry)[:size]
 

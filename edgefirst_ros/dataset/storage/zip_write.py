@@ -165,9 +165,9 @@ class MemberWriter(Protocol):
         """Mark the beginning of a sample."""
 
     def undo(self) -> None:
-        """Remove the members added since `begin`: a sample is there as a whole or not at all.
+        """Remove the members added since `begin`: a sample exists as a whole or not at all.
 
-        What the disk does not let go of now is removed at the end; never raises.
+        Members that the disk cannot remove now are removed at the end; never raises.
         """
 
     def add(self, name: str, buffers: Sequence[Buffer], time_ns: int) -> None:
@@ -188,9 +188,9 @@ class MemberWriter(Protocol):
 
 
 class ArchiveWriter:
-    """Writes a ZIP of stored (or `Deflated`) members; sizes and CRC are in the local headers, nothing written changes.
+    """Writes a ZIP of stored (or `Deflated`) members, with sizes and CRC in local headers; written bytes never change.
 
-    The file is created anew and locked: one that a dead writer left is replaced, one in use is refused (DatasetError).
+    The file is created and locked: it replaces that of a dead writer, and raises DatasetError for one in use.
     Memory does not grow with the members but for a bit per member, which shows repeated names.
     """
 
@@ -250,7 +250,7 @@ class ArchiveWriter:
             self._note(entry, record)
 
     def scan(self, trusted: int) -> Iterator[Entry | Lost]:
-        """Yield what is in a reopened file (scan.py); members that end by `trusted` are taken by their headers."""
+        """Yield the content of a reopened file, by `scan`; it believes headers of members that end by `trusted`."""
         with reporting(self.path, "read"):
             yield from scan(self.fd, trusted)
 
@@ -289,9 +289,9 @@ class ArchiveWriter:
             os.ftruncate(self.fd, self._offset)
 
     def flush(self, sync: bool) -> int:
-        """Return the bytes so far, none of which are buffered here; `sync`: wait until the disk has them all.
+        """Return the bytes so far, all handed to the system; `sync`: wait until the disk has them all.
 
-        Otherwise the disk begins to write what is new, so that the last sync finds little to do.
+        Otherwise the disk begins to write new bytes, so that the last sync is short.
         """
         with reporting(self.path, "write"):
             if not sync:
@@ -366,7 +366,7 @@ class _Spill:
         return self._written + len(self._pending)
 
     def append(self, record: bytes) -> None:
-        """Add a record; where the disk refuses it (OSError) only those before it are there."""
+        """Add a record; where the disk refuses it (OSError) only the earlier ones remain."""
         if len(self._pending) >= self._PENDING:
             self._written = write_at(self._file.fileno(), [memoryview(bytes(self._pending))], self._written)
             self._pending.clear()
@@ -387,7 +387,7 @@ class _Spill:
         yield bytes(self._pending)
 
     def close(self) -> None:
-        """Give the file back; closing twice does nothing."""
+        """Close the file; a second call has no effect."""
         with contextlib.suppress(OSError):
             self._file.close()
 
@@ -412,11 +412,10 @@ class Lost(NamedTuple):
 
 
 def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
-    """Yield what is in the file from its beginning, in order; ends at a central directory or the end of the file.
+    """Yield members and damage from the beginning, in order; ends at a central directory or the end of the file.
 
-    Members that end by the offset `trusted` are taken by their headers, of all others the checksum is compared. Behind
-    a damaged stretch members are found again by the mark of their header, a name as datasets have it, and a checksum
-    that is right.
+    Members that end by the offset `trusted` are believed by their headers, others by their checksums. After a damaged
+    stretch members are found again by the mark of their header, a name as datasets have it, and a right checksum.
     """
     size = os.fstat(fd).st_size
     position, checks = 0, _Checks(fd, 4 * size)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens a table of a dataset as a file: Arrow IPC, Parquet as other tools write it, or nested JSON.
 
-What batches and pages state is counted before any is unpacked. Source: Apache Arrow, format/File.fbs, Message.fbs
+Sizes that batches and pages state are summed before any is unpacked. Source: Apache Arrow, format/File.fbs, Message.fbs
 ("Footer", "RecordBatch", "BodyCompression"); FlatBuffers internals; apache/parquet-format, parquet.thrift
 ("PageHeader"); Thrift compact protocol.
 """
@@ -74,7 +74,7 @@ def count_stream(fd: int, size: int, budget: Budget) -> int:
 
 
 def count_message(fd: int, size: int, offset: int, budget: Budget) -> None:
-    """Take what the record batch at `offset` of a file of `size` bytes states from `budget`.
+    """Subtract the sizes that the record batch at `offset` of a file of `size` bytes states from `budget`.
 
     Raises ValueError where it is cut or broken, DatasetError where it is too much.
     """
@@ -362,8 +362,8 @@ ROWS = 65536
 class TableFile:
     """An open table: `schema` (Arrow, without metadata), `metadata` (text by key), rows batch by batch.
 
-    The file is read, never mapped: another process that cuts it gives an error, and no death. Raises DatasetError where
-    the file is no table, a link or not a regular file, its rows are broken, or it states that it unpacks to more than
+    The file is read, never mapped: if another process cuts it, reading raises an error. Raises DatasetError where the
+    file is not a table, a link or not a regular file, its rows are broken, or it states that it unpacks to more than
     `limits` let it.
     """
 
@@ -465,7 +465,7 @@ class TableFile:
         return found
 
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return all rows, of `columns` the existing ones. Raises DatasetError, also for types that polars lacks."""
+        """Return all rows, of `columns` the existing ones. Raises DatasetError, also for types unknown to polars."""
         names = [name for name in self.schema.names if columns is None or name in columns]
         return self._in_polars(names, self.batches())
 

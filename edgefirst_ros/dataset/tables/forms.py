@@ -63,10 +63,9 @@ class TableSource(Protocol):
 class Annotations:
     """Annotations in working types (`schema.WORKING`), with further columns of the file after them.
 
-    `version`: what the file says or shows; `metadata`: its file metadata, text by key; `schema`, `columns`: what is
-    there; `separated`: whether polygons come as lists with NaN between rings; `orders`: those of `location` and `pose`
-    in the file, where it does not name them; `tally`: what could not be read, counted while `batches` is gone through
-    for the first time.
+    `version`: that stated or recognised; `metadata`: file metadata, text by key; `schema`, `columns`: those of the
+    file; `separated`: whether polygons come as lists with NaN between rings; `orders`: those of `location` and `pose`
+    in the file, where it does not name them; `tally`: unreadable values, counted during the first pass of `batches`.
     Boxes stay as `layout` and `normalised` say; `location` is [latitude, longitude], `pose` [yaw, pitch, roll].
     """
 
@@ -219,7 +218,7 @@ def read_annotations(
 
     `location_order` ("lat-lon", "lon-lat") and `pose_order` ("yaw-pitch-roll", "roll-pitch-yaw") state the orders in
     a file that differs from its version. Raises DatasetError for a file that holds no annotations, UsageError for an
-    order that is none.
+    unknown order.
     """
     return Annotations(Path(path), location_order, pose_order, limits)
 

@@ -558,7 +558,7 @@ def _text(value: Any) -> str:
 
 
 class NestedTable(TableFile):
-    """Nested JSON as the Arrow file of its version would be, nothing left out: columns, types, orders.
+    """Nested JSON as the complete Arrow file of its version would be: columns, types, orders.
 
     The metadata say the layout of the boxes, also where JSON takes it for granted. All of it is read at once. Raises
     DatasetError as NestedFile does.

@@ -26,7 +26,7 @@ PARSED = ("labels", "category_metadata")
 class NestedWriter:
     """Writes rows in working types as nested JSON; neighbouring rows of one sample become its annotations.
 
-    A key represents every column there is, null where a row has nothing. A file of 2025.10 is a bare array, with
+    Each column has a key, null where a row has no value. A file of 2025.10 is a bare array, with
     polygons under `mask`; later ones are an object with the metadata before the samples.
     """
 

@@ -205,7 +205,7 @@ class RowLog:
     def append(self, frame: Row, annotations: Sequence[Row], batch: pa.RecordBatch | None = None) -> None:
         """Add the rows of a sample that `check` let pass; or a `batch` of annotations that keep the rules.
 
-        Raises StorageError; nothing of the sample is recorded then.
+        Raises StorageError; the log then has no row of the sample.
         """
         if batch is not None:
             self._write({"frame": frame, "batch": batch.num_rows}, blobs=[memoryview(batch.serialize())])
@@ -219,7 +219,7 @@ class RowLog:
     def commit(self, size: int, description: Mapping[str, object], *, sync: bool) -> None:
         """Record that the rows so far belong to the first `size` bytes of the container; `sync`: wait for the disk.
 
-        What is new in the `description` of the dataset is recorded with it. Raises StorageError; the next commit
+        Changes in the `description` of the dataset are recorded with it. Raises StorageError; the next commit
         tries again.
         """
         known = dict(description)
@@ -254,7 +254,7 @@ class RowLog:
         return found.frames, found.annotations
 
     def close(self) -> None:
-        """Close, keeping the file; closing twice does nothing."""
+        """Close, keeping the file; a second call has no effect."""
         if self._fd >= 0:
             give_back(self._fd)
             self._fd = -1
@@ -317,7 +317,7 @@ class _Record(NamedTuple):
 class LoggedRows:
     """The rows and commits of a log, up to its end or to the first record that is cut, damaged or not understood.
 
-    `why` says what is not understood, empty if all is. Raises StorageError where the file cannot be read.
+    `why` describes the record that is not understood, empty if all are. Raises StorageError if the file is unreadable.
     """
 
     def __init__(self, path: Path, folder: Path | None = None) -> None:

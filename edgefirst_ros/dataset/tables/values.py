@@ -31,7 +31,7 @@ def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
 
 
 def validity(valid: Numbers) -> pa.Buffer | None:
-    """Return the validity bitmap; None if nothing is null."""
+    """Return the validity bitmap; None if all are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
@@ -171,9 +171,9 @@ def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
-    """Return values as arrays of a fixed length, and how many were none and became null.
+    """Return values as arrays of a fixed length, and how many were invalid and became null.
 
-    None are lists of another length, with a null within, or with a number that is not finite.
+    Invalid are lists of another length, with a null within, or with a number that is not finite.
     """
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), wanted), 0
@@ -318,7 +318,7 @@ def converted(boxes: NDArray[Any], found: str, wanted: str) -> NDArray[np.float6
 class Tally:
     """`changed`: values that say the same in another way; `lost`: values that could not stay; `notes`: the rest.
 
-    A table may be gone over several times: only what comes before `freeze` counts.
+    A table may be read several times: only values before `freeze` count.
     """
 
     def __init__(self) -> None:

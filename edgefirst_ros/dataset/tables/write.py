@@ -59,7 +59,7 @@ def outline_of_png(png: bytes) -> list[list[float]]:
 
 
 def scores_lost(png: bytes) -> str:
-    """Describe the scores that an outline of a PNG of 8 or 16 bits does not have; empty where all are none or full."""
+    """Describe the scores that an outline of a PNG of 8 or 16 bits does not have; empty where all are 0 or full."""
     from edgefirst_ros.sensors.png import decode_gray
 
     values = decode_gray(png)
@@ -120,7 +120,7 @@ Batches = Callable[[], Iterable[pa.RecordBatch]]
 
 
 def even_batches(source: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield all rows in batches of `rows`, however `source` was cut; equal rows give equal bytes."""
+    """Yield all rows in batches of `rows`, however `source` was cut; equal rows have equal bytes."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in source:
@@ -141,10 +141,10 @@ def _fresh(table: pa.Table) -> pa.RecordBatch:
 
 
 def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
-    """Return an equal array in new buffers; `within`: Boolean, what is elsewhere becomes null.
+    """Return an equal array in new buffers; `within`: Boolean, values elsewhere become null.
 
-    Copies and slices carry along what is in memory under null values and beside the ends of a slice, and with it the
-    bytes of the file would depend on chance and on how the rows were cut. Types that no schema has are passed on.
+    Copies and slices carry along the memory under null values and next to the ends of a slice. With it the bytes of
+    the file would depend on chance and on how the rows were cut. Types that no schema has are passed on.
     """
     kind, types = array.type, pa.types
     valid = is_valid(array) if within is None else is_valid(array) & within
@@ -223,7 +223,7 @@ class ColumnCounts:
 
 
 def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCounts:
-    """Count what the rows hold, in one pass."""
+    """Count rows, values and categories in one pass."""
     found = ColumnCounts()
     values: dict[str, dict[str, None]] = {column.name: {} for column in columns.values() if column.is_category}
     for batch in source():
@@ -238,7 +238,7 @@ def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCount
 
 
 def choose_columns(found: ColumnCounts, columns: Mapping[str, Column]) -> dict[str, Column]:
-    """Return those of `columns` that are written: the filled ones, and those that tell samples apart."""
+    """Return those of `columns` that are written: the filled ones, and those that identify samples."""
     filled = {name for name, number in found.filled.items() if number}
     if "mask" in columns and columns["mask"].type == schema.MASK_AS_POLYGON and "polygon" in filled:
         filled.add("mask")
@@ -298,7 +298,7 @@ def write_rows(
 ) -> int:
     """Write rows in working types to an open file; returns their number.
 
-    `columns` are those of the version that are written, `categories` the values of each that is one. Equal rows give
+    `columns` are those of the version that are written, `categories` the values of each that is one. Equal rows have
     equal bytes.
     """
     target = schema.arrow_schema(dict(columns)).with_metadata(dict(metadata) or None)

@@ -52,7 +52,7 @@ class Repairs:
 def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Repairs:
     """Repair the annotations of the dataset at `path` where no guess is needed; the original table stays beside.
 
-    Nothing is written where nothing can be put right. Raises DatasetError without a dataset, it is not
+    Without a possible repair no file changes. Raises DatasetError without a dataset, it is not
     finished, or the table of an earlier fix is still there; StorageError where the disk refuses.
     """
     paths = find(path)
@@ -86,7 +86,7 @@ class _ColumnRepair:
         """Columns with repairs so far."""
 
     def fixed(self, batch: pa.RecordBatch, names: Collection[str], changed: Counter[tuple[str, str]]) -> pa.RecordBatch:
-        """Return the batch with the columns in `names` put right, and count what was done."""
+        """Return the batch with the columns in `names` put right, and count the repairs."""
         arrays = {name: batch.column(name) for name in batch.schema.names}
         before = {name: arrays[name] for name in schema.GEOMETRY if name in arrays}
         for name in names:
@@ -137,8 +137,8 @@ class RowRepair:
     def decide(self, changed: Counter[tuple[str, str]]) -> None:
         """Choose the rows and columns that stay, and count the others.
 
-        Rows of samples that are not there go, unless no row would be left: then it is the names that differ. So do
-        rows that say nothing, or lost all their geometry, but for one of a sample that has no others.
+        Drops rows of missing samples, unless no row would remain: then the names differ. Also drops rows that are
+        empty or lost all their geometry, except one of a sample that has no others.
         """
         rows = pl.concat(self._rows).with_row_index("row")
         samples = pl.DataFrame(list(self._samples), {"name": pl.String, "frame": pl.Int64}, orient="row")

@@ -41,7 +41,7 @@ Found = Iterable["tuple[str, str] | int"]
 
 @dataclass(frozen=True)
 class Repair:
-    """What `--fix` does for a rule, a column at a time."""
+    """Repair by `--fix` for a rule, a column at a time."""
 
     said: str
     """What was done, with {} for the column."""
@@ -251,9 +251,9 @@ class Subject:
 
     @cached_property
     def annotated(self) -> pl.DataFrame:
-        """Rows of the annotations; `has_mask` and `has_polygon` tell if it exists.
+        """Rows of the annotations; `has_mask` and `has_polygon` show if it exists.
 
-        All columns of the format are there, null where the table lacks them or has them in a type that no version has.
+        Has all columns of the format, null where the table does not have them or in a type that no version has.
         """
         heavy = ("mask", "polygon")
         found = plain_frame(self.annotations, [c for c in schema.COLUMNS if c.name not in heavy])
@@ -386,7 +386,7 @@ class Subject:
 
 
 def parse(text: str) -> Any:
-    """Return the value of JSON; None where it is none, which other rules report."""
+    """Return the value of JSON; None for invalid JSON, which other rules report."""
     return None if (value := parsed(text)) is text else value
 
 
@@ -424,9 +424,9 @@ def _fill(text: str, row: dict[str, Any]) -> str:
 
 
 def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl.DataFrame:
-    """Return columns as text, Int64, Float64 and lists of these, null where a table has none that can be read.
+    """Return columns as text, Int64, Float64 and lists of these, null where a table has no readable one.
 
-    Columns of a type that no version has are reported by other rules, and their values mean nothing.
+    Other rules report columns of a type that no version has; their values have no meaning.
     """
     kinds = {field.name: field.type for field in table.schema} if table else {}
     found: dict[str, pl.Series] = {}

@@ -42,7 +42,7 @@ def columns(subject: Subject) -> Found:
 
 @rule("FRM002", "error", "file metadata exist and are JSON")
 def metadata(subject: Subject) -> Found:
-    """Sources, configuration, counts and so on; those by sequence where they are there."""
+    """Sources, configuration, counts and so on; those by sequence if the file has them."""
     given = subject.frames.metadata if subject.frames else {}
     for key in (*schema.FRAMES_METADATA, *({SEQUENCES} & given.keys())) if subject.frames else ():
         if key not in subject.frames_metadata:
@@ -51,7 +51,7 @@ def metadata(subject: Subject) -> Found:
 
 @rule("FRM003", "error", "every row has name, frame and timestamp")
 def identified(subject: Subject) -> Found:
-    """The columns that nothing can stand in for."""
+    """Columns without a substitute."""
     needed = (*KEY, "timestamp")
     yield from where(
         subject.framed.with_row_index("row"),
@@ -97,7 +97,7 @@ def skew(subject: Subject) -> Found:
 
 @rule("FRM006", "error", "file metadata have the form of the format")
 def formed(subject: Subject) -> Found:
-    """The same model as of every reader: `merge`, `info` and exports refuse what breaks it. REF006 looks at counts."""
+    """The model of every reader: `merge`, `info` and exports reject metadata that break it. REF006 checks counts."""
     yield from faults({key: value for key, value in subject.frames_metadata.items() if key != "counts"})
 
 
@@ -140,7 +140,7 @@ def stamps(subject: Subject) -> Found:
 
 @rule("REF005", "error", "a companion has a stamp exactly where it has a member")
 def companions(subject: Subject) -> Found:
-    """Sensors without columns (the reference itself) remain alone."""
+    """Sensors without columns (the reference itself) are not checked."""
     names = subject.frames.schema.names if subject.frames else ()
     kinds = dict.fromkeys(of_column(base).kinds for base in subject.companions if f"{base}_timestamp" in names)
     recovered = subject.frames is not None and "recovered" in subject.frames.metadata
@@ -157,7 +157,7 @@ def companions(subject: Subject) -> Found:
 
 @rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
 def counts(subject: Subject) -> Found:
-    """Which topic gave the samples is reported by what it wrote."""
+    """The topic of the samples is recognised by its written count."""
     found = subject.frames_metadata.get("counts")
     if found is None:
         return
@@ -216,7 +216,7 @@ def calibrated(subject: Subject) -> Found:
 
 
 def judge_drive(subject: Subject) -> list[Check]:
-    """Return the checks of the drive from its tables; none if they are broken, which rules report.
+    """Return the checks of the drive from its tables; empty if they are broken, which rules report.
 
     The calibration has a rule of its own, CAL001.
     """

@@ -47,13 +47,13 @@ AXES = {"x", "y", "z"}
 
 @rule("STR001", "error", "the dataset exists and its members can be listed")
 def opens(_: Subject) -> Iterator[tuple[str, str]]:
-    """Reported by the validation itself: without it there is no subject."""
+    """Reported by the validation itself, which needs an open dataset for all other rules."""
     yield from ()
 
 
 @rule("STR002", "error", "the dataset has a sample")
 def has_samples(subject: Subject) -> Iterator[tuple[str, str]]:
-    """A dataset that holds nothing is none."""
+    """A dataset without samples is invalid."""
     if not subject.samples:
         yield subject.paths.members.name, f"{len(subject.members)} files that are not members of a sample"
 
@@ -73,14 +73,14 @@ def has_annotations(subject: Subject) -> Iterator[tuple[str, str]]:
 
 @rule("STR005", "warning", "the dataset has a frames table")
 def has_frames(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Other tools write none; stamps and navigation are unknown then."""
+    """Other tools do not write it; stamps and navigation are unknown then."""
     if not subject.paths.frames.exists():
         yield subject.paths.frames.name, "is not there: no stamps, no alignment"
 
 
 @rule("STR006", "warning", "no unfinished files are beside")
 def finished(subject: Subject) -> Iterator[tuple[str, str]]:
-    """What a capture leaves behind when it is cut."""
+    """Files of an interrupted capture."""
     paths = subject.paths
     for path in (paths.members_partial, *paths.journals):
         if path.exists():
@@ -193,7 +193,7 @@ def described(view: View) -> Iterator[str]:
 
 @member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to")
 def same_sample(view: View) -> Iterator[str]:
-    """A picture under another's name is worse than none. Other cameras of a rig count their own pictures."""
+    """A picture under another's name is worse than a missing one. Other cameras of a rig count their own pictures."""
     exif = view.notes.get("exif")
     if not view.key or not exif or exif.frame is None:
         return
@@ -247,7 +247,7 @@ def cube_form(view: View) -> Iterator[str]:
 
 @member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture")
 def cube_description(view: View) -> Iterator[str]:
-    """The description is ours: a cube of another tool has none."""
+    """The description is ours: cubes of other tools do not have it."""
     texts = view.notes.get("texts")
     if not texts:
         return
@@ -375,7 +375,7 @@ def apart(subject: Subject) -> Iterator[tuple[str, str]]:
 
 @rule("HDR005", "warning", "no unused bytes are between the members, before them or after the end record")
 def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Bytes that belong to nothing: left by a repair, or hidden."""
+    """Bytes outside of members: left by a repair, or hidden."""
     archive, end = subject.archive, 0
     if archive is None:
         return

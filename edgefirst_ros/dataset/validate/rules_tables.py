@@ -160,7 +160,7 @@ def named(subject: Subject) -> Found:
 
 @rule("TAB004", "warning", "the schema version is a known one")
 def known_version(subject: Subject) -> Found:
-    """What is there of a later version is read all the same."""
+    """Known columns of a later version are read all the same."""
     said = subject.annotations.metadata.get("schema_version") if subject.annotations else None
     if said is not None and said not in schema.VERSIONS:
         yield "schema_version", f"is {said!r}; known: {', '.join(schema.VERSIONS)}"
@@ -301,7 +301,7 @@ def masks(subject: Subject) -> Found:
 
 @rule("TAB014", "warning", "instance masks have the depth of mask_interpretation: 1 bit when binary, else 8 or 16")
 def mask_depth(subject: Subject) -> Found:
-    """Masks without a box are class indices, whatever the interpretation."""
+    """Masks without a box are class indices in every interpretation."""
     said = subject.annotations.metadata.get("mask_interpretation", "binary") if subject.annotations else ""
     allowed = (1,) if said == "binary" else (8, 16)
     for row in subject.masks():
@@ -313,7 +313,7 @@ def mask_depth(subject: Subject) -> Found:
 
 @rule("TAB015", "error", "a row without label and geometry is the only one of its sample")
 def lone_rows(subject: Subject) -> Found:
-    """It says that there is nothing."""
+    """An empty row says that the sample has no objects."""
     empty = pl.all_horizontal(pl.col("label", *BOXES).is_null(), ~pl.col("has_polygon", "has_mask"))
     found = subject.annotated.group_by(KEY, maintain_order=True).agg(pl.len().alias("rows"), empty.sum().alias("empty"))
     yield from where(
@@ -323,7 +323,7 @@ def lone_rows(subject: Subject) -> Found:
 
 @rule("TAB016", "warning", "all samples have a group, or none has")
 def groups(subject: Subject) -> Found:
-    """Readers that go by groups would never see the others."""
+    """Readers that select by group would never see the others."""
     found = subject.annotated.group_by(KEY, maintain_order=True).agg(pl.col("group").last())
     if found["group"].null_count() < len(found):
         yield from where(found, pl.col("group").is_null(), "has no group")
@@ -388,7 +388,7 @@ def box_bounds(subject: Subject) -> Found:
 
 @rule("TAB021", "warning", "category_frequency is f, c or r, degradation is none, low, medium or high")
 def words(subject: Subject) -> Found:
-    """Evaluation and filters go by these words."""
+    """Evaluation and filters use these words."""
     for name, known in WORDS.items():
         bad = ~pl.col(name).is_in(known)
         yield from where(subject.annotated, bad, f"{name} is {{{name}!r}}")
@@ -444,7 +444,7 @@ def really_absent(subject: Subject) -> Found:
 def one_sequence(subject: Subject) -> Found:
     """A random one (UUID version 4) is one track, wherever it comes; others are made of names that come again.
 
-    Pictures that are not part of a sequence remain alone.
+    Pictures outside of sequences are not checked.
     """
     rows = subject.annotated.select(*KEY, "object_id").drop_nulls(["object_id", "frame"])
     rows = rows.filter(~pl.col("object_id").str.contains(RANDOM))
