@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of messages seen, written and dropped, by topic and reason: nothing is lost silently."""
+"""Counts of messages seen, written and dropped, by topic and reason, so that every loss is reported."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class TopicCount:
 class Counts:
     """The counts of a dataset, by topic.
 
-    Owns: any thread may call `see`, `write`, `drop` and `plain` at any time; the rest is for one thread alone, once the
-    others are through.
+    Owns: any thread may call `see`, `write`, `drop` and `plain` at any time; the rest is for only one thread, once the
+    others have ended.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors raised on purpose; each message names the file or topic, what was found, what was expected, what to do."""
+"""Errors raised on purpose; each message names the file or topic, the values found and expected, and the remedy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def describe_any(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what a library says as one line, without the addresses of its objects: they differ with every run."""
+    """Return the message of a library as one line, without the addresses of its objects: they differ with every run."""
     return _ADDRESS.sub("", " ".join(str(error).split()))
 
 
@@ -98,7 +98,7 @@ class TooLargeError(DatasetError):
 
 
 class StorageError(DatasetError):
-    """The disk is full, broken, read-only or gone. What was written before can still be completed."""
+    """The disk is full, broken, read-only or gone. The files written before can still be completed."""
 
 
 class ObjectStoreError(StorageError):
@@ -121,7 +121,7 @@ def missing_extra(purpose: str, extra: str, found: object) -> str:
     """Return in words that a library of an extra is missing, and the commands that install it.
 
     Args:
-        purpose: What needs the library, such as `report`.
+        purpose: Command or file that needs the library, such as `report`.
         extra: Name of the extra.
         found: The ImportError, or the name of the library.
     """

@@ -269,7 +269,7 @@ def decode(message: Message) -> Any:
 
     Of type TILED: the four messages of its tiles.
 
-    Raises MessageError(UNDECODABLE) when it ends early or is no such message.
+    Raises MessageError(UNDECODABLE) when it ends early or is not such a message.
     """
     if message.schema == TILED:
         return _tiles(message)

@@ -201,7 +201,7 @@ def restore(
         progress: Is called with (step, done, total).
 
     Returns:
-        The folder, and a report of what a dataset has no place for.
+        The folder, and a report of the data that a dataset has no place for.
 
     Raises:
         UsageError: The system is unknown, or a library is missing.

@@ -58,7 +58,7 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Drive:
-    """One sequence. Raises DatasetError naming what is missing when it is accessed."""
+    """One sequence. Access to missing data raises DatasetError that names them."""
 
     dataset: Dataset
     name: str
@@ -150,7 +150,7 @@ class Drive:
     def geodetic(self) -> Floats:
         """(N, 3) latitude and longitude in degrees, altitude in m; NaN for samples that are not located.
 
-        An unknown altitude is between its neighbours', so that a fix without one is not a jump; 0 where none is known.
+        An unknown altitude is interpolated, so that a fix without one is not a jump; 0 where all are unknown.
         """
         found = self.lla.copy()
         known = np.isfinite(found[:, 2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all imports share: limits, names that are safe, links that are rejected, nearest entries, metadata."""
+"""Shared by all imports: limits, names that are safe, links that are rejected, nearest entries, metadata."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def make_metadata(files: Sequence[str], sequences: Mapping[str, Mapping[str, Any
     """Return the metadata of the frames table of an import.
 
     Args:
-        files: names of what was read.
+        files: names of the files read.
         sequences: facts of each sequence: sources (indices of `files`), camera_info, static_transforms, calibration,
             topics and counts.
     """
@@ -181,7 +181,7 @@ def read_json(path: Path) -> Any:
 
 
 def refuse_links(path: Path) -> int:
-    """Return the bytes that a path and all files below it have on the disk: holes hold nothing.
+    """Return the bytes that a path and all files below it have on the disk; holes do not count.
 
     Raises DatasetError where one of them is neither a folder nor a regular file, or folders are too deep.
     """

@@ -276,7 +276,7 @@ class _SequenceWriter:
 
     @cached_property
     def channels(self) -> dict[str, ChannelMessages]:
-        """Messages of each channel. Each message is there once, with its keyframe if it has one."""
+        """Messages of each channel. Each message comes once, with its keyframe if it has one."""
         number = np.full(len(self.drive), -1, np.intp)
         number[self._keyframes] = np.arange(len(self._keyframes))
         held: dict[str, tuple[SensorChannel, array[int], array[int]]] = {}

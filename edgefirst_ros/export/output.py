@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all exports share: a folder that appears whole, samples prepared ahead of the writer, the loss report."""
+"""Shared by all exports: a folder that appears whole, samples prepared ahead of the writer, the loss report."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MOST = 8
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """Give a new folder beside `out` to write into, which is renamed to `out` at the end, or removed on failure.
+    """Make a new folder beside `out` to write into, which is renamed to `out` at the end, or removed on failure.
 
-    Raises UsageError for a path that is no UTF-8, DatasetError where `out` exists or another export to it is under way,
-    StorageError where a file cannot be read or written. What a killed export left is replaced: no other program gives
-    its folders that name.
+    Raises UsageError for a path that is not UTF-8, DatasetError where `out` exists or another export to it is under
+    way, StorageError where a file cannot be read or written. The folder of a killed export is replaced: only exports
+    use that name.
     """
     from edgefirst_ros.dataset.names import check_path
 
@@ -92,7 +92,7 @@ def _sync(folder: Path, opened: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One column or sensor: where it went (empty: nowhere), and what of it is lost (empty: nothing)."""
+    """One column or sensor: where it was written (empty: nowhere), and what of it is lost (empty: no loss)."""
 
     what: str
     where: str

@@ -131,12 +131,12 @@ class CaptureNode(LifecycleNode):
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Return to unconfigured; nothing is held that would have to be released."""
+        """Return to unconfigured; the node holds no resources to release."""
         self._configured = False
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Complete the dataset, whatever the state was."""
+        """Complete the dataset, in any state."""
         self.service.session.deactivate()
         self.finalized = True
         return TransitionCallbackReturn.SUCCESS
@@ -221,7 +221,7 @@ def _ros_status(status: Status) -> DiagnosticStatus:
 def main(arguments: Sequence[str]) -> int:
     """Run the node with ROS arguments until a signal or its shutdown; returns the exit code.
 
-    0: all there; 1: nothing usable written; 2: wrong parameters; 3: finished with loss.
+    0: complete; 1: without a usable dataset; 2: wrong parameters; 3: finished with loss.
     """
     keep_buffers()
     ended = threading.Event()

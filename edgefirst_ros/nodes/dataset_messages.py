@@ -60,8 +60,8 @@ class DatasetRecording:
     """The samples of a dataset, sequence by sequence, instead of a recording: what players need of one.
 
     The boxes that the model saw, position, attitude and pose have the sample's stamp, sensors their own; a sensor's
-    message that several samples share comes once. Raises DatasetError for what is not a dataset, or has no
-    table of frames, which alone has the stamps.
+    message that several samples share comes once. Raises DatasetError for other files, and without a table of frames,
+    which has the stamps.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +75,7 @@ class DatasetRecording:
         self.position = 0
 
     def times(self) -> Iterator[int]:
-        """Yield the stamps of all messages, ns, and find which topics there are; nothing is decoded."""
+        """Yield the stamps of all messages, ns, and find the topics, without decoding."""
         seen: dict[tuple[str, str], int] = {}
         for planned in self._planned():
             key = planned.topic, planned.schema
@@ -84,7 +84,7 @@ class DatasetRecording:
         self.channels = {n: Channel(*key, "cdr", b"", count) for n, (key, count) in enumerate(sorted(seen.items()))}
 
     def iter_messages(self, topics: Collection[str] | None = None) -> Iterator[Message]:
-        """Yield the messages in the order of their stamps within each sample; `topics`: of these alone."""
+        """Yield the messages in the order of their stamps within each sample; `topics`: only of these."""
         numbers: dict[str, int] = {}
         for planned in self._planned():
             if topics is not None and planned.topic not in topics:

@@ -103,7 +103,7 @@ def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | Non
 def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = None) -> AnyModel:
     """Return the model with the values of the node's parameters; `changes` override them.
 
-    Raises UsageError that names the parameter, what was found and what is expected.
+    Raises UsageError that names the parameter, its value and the expected one.
     """
     values: dict[str, Any] = {}
     for field in setting_fields(model).values():
@@ -126,7 +126,7 @@ def check(
     """Accept or refuse a change at run time, for `add_on_set_parameters_callback` (after `declare`).
 
     Only settings that are tagged so may change, to values that the models accept with all the others; with `running`
-    False none may.
+    False all changes are rejected.
     """
     fields = setting_fields(*models)
     changes: dict[str, Any] = {}

@@ -193,8 +193,8 @@ def play(
         first: `log_time` at which the recording begins, ns; that of the first message if None.
         begin: Time of the recording at which playing begins, ns.
         end: Time of the recording at which it ends, ns; None: with the last message.
-        meanwhile: Called while nothing is due with the `log_time` now and the running time, ns; returns when it wants
-            to be called again, ns of time.monotonic_ns().
+        meanwhile: Called while no message is due with the `log_time` now and the running time, ns; returns the time of
+            its next call, ns of time.monotonic_ns().
     """
     timeline = None if first is None else RunningTime(first)
     pace: Pace | None = None

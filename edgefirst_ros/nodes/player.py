@@ -80,7 +80,7 @@ class PlayerSettings(Model):
 def main(arguments: Sequence[str]) -> int:
     """Run the node with ROS arguments; exit code 0 when the recording was played, or a signal ended it.
 
-    Raises UsageError for wrong parameters, RecordingError where there is nothing to play.
+    Raises UsageError for wrong parameters, RecordingError without messages to play.
     """
     caught: list[str] = []
     catch_signals(lambda number: caught.append(signal.Signals(number).name))
@@ -305,7 +305,7 @@ class Outlets:
     def open(self, channels: Iterable[Channel], asked: Sequence[str], *, own_clock: bool) -> None:
         """Create publishers for the topics `asked` for (default: all), and log which cannot be published.
 
-        Raises UsageError for a topic that is not there, RecordingError when none can be published.
+        Raises UsageError for an unknown topic, RecordingError without one that can be published.
         """
         channels = list(channels)
         for name in asked:

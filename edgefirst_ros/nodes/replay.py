@@ -114,7 +114,7 @@ class _Report:
 def main(arguments: Sequence[str]) -> int:
     """Convert the recordings that the ROS arguments name; returns the exit code.
 
-    0 all there, 3 finished with loss, 128 and the number of the signal when stopped: what was written so far then has
+    0 complete, 3 finished with loss, 128 and the number of the signal when stopped: the files written so far then have
     names that end in .partial or .journal. Raises EdgeFirstError, of which `exit_code` is 1 or 2.
     """
     caught: list[int] = []

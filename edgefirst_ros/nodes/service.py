@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture as a service, whatever its bus: signals, orders, health, status, pages, uploads, the service manager."""
+"""A capture as a service, on any bus: signals, orders, health, status, pages, uploads, the service manager."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class StatusLog(Log, Protocol):
 
 
 class ServiceManager:
-    """The service manager that started this process; without one nothing is sent. Source: sd_notify(3)."""
+    """The service manager that started this process; without one it sends no messages. Source: sd_notify(3)."""
 
     def __init__(self) -> None:
         place = os.environ.get("NOTIFY_SOCKET", "")
@@ -183,7 +183,7 @@ class Service:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process: 0 all there, 1 nothing usable written, 3 finished with loss."""
+        """Exit code of the process: 0 complete, 1 without a usable dataset, 3 finished with loss."""
         return self.session.exit_code
 
     def look(self) -> None:
@@ -228,7 +228,7 @@ class Service:
         return statuses
 
     def begin(self) -> None:
-        """Activate the session, and tell the service manager."""
+        """Activate the session, and notify the service manager."""
         self.session.activate()
         self.session.look()
         self._manager.tell("READY=1", f"STATUS={self.session.state.value}")
@@ -289,7 +289,7 @@ def answer_time(verb: str) -> float:
 
 
 def give_order(verb: str, ask: Ask, bus: str) -> list[dict[str, Any]]:
-    """Send a command, again for some seconds while nothing answers; return the answers.
+    """Send a command, again for some seconds without an answer; return the answers.
 
     `bus`: where it is sent, in words. Raises EdgeFirstError without an answer.
     """
@@ -302,7 +302,7 @@ def give_order(verb: str, ask: Ask, bus: str) -> list[dict[str, Any]]:
 
 
 def watch(ask: Ask, every: float = 1.0) -> Iterator[list[dict[str, Any]]]:
-    """Yield the status of all captures once a second; an empty list where none answers."""
+    """Yield the status of all captures once a second; an empty list without an answer."""
     while True:
         began = time.monotonic()
         yield ask("status")

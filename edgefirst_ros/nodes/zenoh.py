@@ -52,7 +52,7 @@ class Orders:
     """Commands to the capture by Zenoh queries, answered as JSON with `success` and `message`.
 
     A wildcard query reads the status; start, stop and split need a query whose key is exactly theirs, so that a tool
-    that browses the bus changes nothing.
+    that browses the bus cannot trigger them.
     Owns: queries come in threads of Zenoh, which put them into `inbox`; the main thread carries them out.
     """
 
@@ -83,9 +83,9 @@ class Orders:
 
 
 def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: str) -> int:
-    """Capture until a signal; returns the exit code: 0 all there, 1 nothing usable written, 3 finished with loss.
+    """Capture until a signal; returns the exit code: 0 complete, 1 without a usable dataset, 3 finished with loss.
 
-    Raises UsageError for settings by which nothing can be recorded, EdgeFirstError if nothing answers at `endpoint`.
+    Raises UsageError for settings that cannot be recorded with, EdgeFirstError without an answer at `endpoint`.
     """
     keep_buffers()
     own_key(namespace, "")
@@ -160,7 +160,7 @@ def _answer(reply: Any) -> dict[str, Any]:
 def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) -> int:
     """Publish the messages of a recording, or of a dataset, until its end or a signal; returns the exit code.
 
-    `rate`: seconds of the recording in one second. Raises RecordingError where there is nothing to play.
+    `rate`: seconds of the recording in one second. Raises RecordingError without messages to play.
     """
     caught: list[int] = []
     log = VerbLog("play")

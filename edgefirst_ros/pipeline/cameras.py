@@ -82,7 +82,7 @@ class Passed(NamedTuple):
 def picture_options(settings: Settings, *, threads: int = 1, ahead: bool = True, every: bool = True) -> PictureOptions:
     """Return how the pictures of a camera are made.
 
-    `threads`, `ahead`: as for `PictureOptions`. `every`: others than keyframes too, whatever the settings say.
+    `threads`, `ahead`: as for `PictureOptions`. `every`: others than keyframes too, regardless of the settings.
     """
     hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None
     return PictureOptions(
@@ -155,7 +155,7 @@ class OtherCamera:
     def first_clean(self, near: Sequence[Candidate], *, last: bool) -> list[Candidate] | None:
         """Return the first of the messages near a frame that proves to have a picture, and make that.
 
-        Empty if none of them has one; None if that needs further messages. Earlier groups of pictures stay undecoded.
+        Empty if they have no picture; None if that needs further messages. Earlier groups of pictures stay undecoded.
         `last`: no more messages come, or they are not waited for.
         """
         for candidate in near:

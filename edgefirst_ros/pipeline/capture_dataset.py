@@ -137,7 +137,7 @@ class CaptureDataset:
         self._output.advance(now)
 
     def flush(self) -> None:
-        """Commit what is written while no sample comes; otherwise the writer does so by itself."""
+        """Commit the written samples while no new one comes; otherwise the writer does so by itself."""
         self._output.call_idle(self._writer.flush)
 
     def complete(self) -> Completed:

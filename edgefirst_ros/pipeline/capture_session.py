@@ -91,7 +91,7 @@ class CaptureSession:
     Call `look` every `LOOK_EVERY` seconds. Orders return a future that holds the answer in words,
     or the EdgeFirstError that says why not; messages are used all the while.
     Owns: one thread calls everything here (of a node: that of its executor); orders are carried out in a thread of the
-    session, which changes nothing of it.
+    session, which does not change its state.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class CaptureSession:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process: 0 all there, 1 nothing usable, also where no message came, 3 with loss."""
+        """Exit code of the process: 0 complete, 1 without a usable dataset, also where no message came, 3 with loss."""
         return self._results.exit_code or int(self._asked and not self._results.finished)
 
     @property
@@ -143,7 +143,7 @@ class CaptureSession:
 
     # ---- active or not -------------------------------------------------------------------
     def activate(self) -> None:
-        """Start to look for topics, and in the background recover what an earlier capture left unfinished."""
+        """Start to look for topics, and in the background recover the unfinished datasets of earlier captures."""
         if self._recovering is None or not self._recovering.is_alive():
             arguments = Path(self.live.out), self._log.warning
             self._recovering = threading.Thread(target=recover_all, args=arguments, daemon=True)

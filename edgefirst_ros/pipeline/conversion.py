@@ -66,7 +66,7 @@ class Stopwatch:
 
 
 def cameras_of(settings: Settings) -> Mapping[str | None, str]:
-    """Return {reference topic: what its camera adds to sequence names}; a single camera adds nothing."""
+    """Return {reference topic: suffix of its camera in sequence names}; empty for a single camera."""
     topics = [topic for topic in settings.references if topic is not None]
     return {settings.references[0]: ""} if len(topics) < 2 else camera_names(topics)  # type: ignore[return-value]
 
@@ -77,7 +77,7 @@ def sequence_name(drive: str, camera: str) -> str:
 
 
 def drive_names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, str]) -> list[str]:
-    """Return the name of each recording; raises UsageError if two of them would give the same sequence."""
+    """Return the name of each recording; raises UsageError if two of them would make the same sequence."""
     if not inputs:
         raise UsageError("no recording is given")
     drives = [safe_name(recording.name) for recording in inputs]
@@ -93,7 +93,7 @@ def drive_names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, s
 
 
 def default_name(drives: Sequence[str], out: Path) -> str:
-    """Return the name of a dataset that was given none: that of the only drive, else that of the folder."""
+    """Return the default name of a dataset: that of the only drive, else that of the folder."""
     return drives[0] if len(drives) == 1 else safe_name(Path(os.path.abspath(out)).name)
 
 
@@ -146,7 +146,7 @@ class Outcome:
         """Describe the outcome.
 
         Returns:
-            What `convert --json` prints.
+            The object that `convert --json` prints.
         """
         summary = self.summarize() if self.refused is None else None
         tables: dict[str, Any] = {}
@@ -260,7 +260,7 @@ def unused_in(found: Iterable[FirstPass]) -> dict[str, str]:
 
 
 def refuse_unused(label: str, unused: Mapping[str, str]) -> None:
-    """Raise UsageError if there are topics that could be used, for --strict-topics."""
+    """Raise UsageError if topics that could be used are unused, for --strict-topics."""
     if unused:
         uses = "; ".join(f"{topic} ({use})" for topic, use in unused.items())
         raise UsageError(f"{label}: --strict-topics: not used: {uses}; list what stays unused under `unused` of a rig")

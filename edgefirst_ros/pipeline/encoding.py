@@ -33,7 +33,7 @@ Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
 
 
 def context_of(settings: Settings, facts: SequenceFacts, frame: int, size: tuple[int, int] | None) -> Context:
-    """Return the context of a frame's results: sequence, frame, picture size, and what the settings want of them."""
+    """Return the context of a frame's results: sequence, frame, picture size, and the settings for them."""
     classes = facts.calibration.labels or ()
     return Context(
         facts.name,
@@ -98,7 +98,7 @@ class SampleParts:
 class SampleEncoder:
     """Encodes the parts of samples in a thread pool; blocks while too much is in progress.
 
-    Owns: `begin` belongs to the thread that chooses frames, and it alone counts the samples that are written already.
+    Owns: `begin` belongs to the thread that chooses frames, and only it counts the samples that are written already.
     """
 
     def __init__(self, settings: Settings, facts: SequenceFacts, already_written: int) -> None:
@@ -129,7 +129,7 @@ class SampleEncoder:
         sample.rows = self._rows(frame, picture, masks=part.masks)
 
     def close(self) -> None:
-        """End all threads; what has not started is not encoded."""
+        """End all threads; samples that have not started are not encoded."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _encode(self, sensor: str, message: SensorMessage) -> None:

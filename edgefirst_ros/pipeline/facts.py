@@ -70,7 +70,7 @@ def open_calibration(roles: Roles, frame_ids: Mapping[str, str | None] = Mapping
 class SequenceFacts:
     """One sequence: topics with their roles, time base, calibration and labels, counts.
 
-    Owns: `calibration` and `base.replaced` are changed by the thread that pushes messages alone, `counts` by any,
+    Owns: `calibration` and `base.replaced` are changed only by the thread that pushes messages, `counts` by any,
     `scalings` by the one that writes.
     """
 
@@ -136,7 +136,7 @@ class SequenceFacts:
 
 
 def making(settings: Settings) -> dict[str, Any]:
-    """Return the metadata of how a dataset was made: the same ones and the same recordings give the same bytes."""
+    """Return the metadata of how a dataset was made: the same settings and recordings make the same bytes."""
     configuration = settings.model_dump(mode="json")
     for name in SILENT:
         if configuration[name] is None:

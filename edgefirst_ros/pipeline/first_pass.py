@@ -39,7 +39,7 @@ MOST_TRIED = 1000
 
 
 class CameraFacts:
-    """Decodes messages of one topic until one gives a picture. Owned by the thread of the first pass."""
+    """Decodes messages of one topic until one yields a picture. Owned by the thread of the first pass."""
 
     def __init__(self, topic: str, schema: str, limits: Limits) -> None:
         self.topic = topic
@@ -357,7 +357,7 @@ def _find_size(recording: Recording, topic: str, schema: str, settings: Settings
 
 
 def describe_damage(damage: Sequence[Damage]) -> str:
-    """Return what is wrong with a recording, as the begin of a message about what it lacks; empty where it is whole."""
+    """Return the damage of a recording, as the begin of a message about missing data; empty where it is whole."""
     if not damage:
         return ""
     what = "cut" if any("cut" in one.what for one in damage) else "damaged"

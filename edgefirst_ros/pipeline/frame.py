@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames with their companions, as the alignment gives them, and which parts of a frame become members."""
+"""Frames with their companions, as the alignment returns them, and which parts of a frame become members."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class FrameNumbers:
 
     `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
     where that is not known beforehand (live): then every clock set back begins an epoch of its own. `back`: how late
-    messages of other topics may come, ns. `preceded`: as `Segments.preceded` gives it. `numbered`: as for
+    messages of other topics may come, ns. `preceded`: as `Segments.preceded` returns it. `numbered`: as for
     `MessageOrder`.
     """
 
@@ -134,13 +134,13 @@ class ModelResults:
         """Return which frame a result of this stamp joins that comes in `epoch`.
 
         The last one that came with the stamp: the first results after a clock set back are still of frames before it.
-        Where that one has its result, or none came, one that is still to come.
+        Where that one has its result, or no frame came, one that is still to come.
         """
         last = self._came.get(stamp, epoch), stamp
         return (epoch, stamp) if last in self._results else last
 
     def add(self, join: Joint, message: SensorMessage, now: int, *, mask_stamp: int | None, epoch: int) -> None:
-        """Take a result; `mask_stamp`: the stamp by which a mask without a header finds it, None: there are none."""
+        """Take a result; `mask_stamp`: the stamp by which a mask without a header finds it, None: it has no mask."""
         result = _Result(now, message, complete=mask_stamp is None)
         self._results.setdefault(join, result)
         if mask_stamp is not None:

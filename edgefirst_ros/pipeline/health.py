@@ -73,7 +73,7 @@ class Status:
 
 
 class Condition(IntEnum):
-    """What a capture does, as exit code of `edgefirst-ros control status`."""
+    """Condition of a capture, as exit code of `edgefirst-ros control status`."""
 
     RECORDING = 0
     WAITING = 3
@@ -112,7 +112,7 @@ class Health:
             self._came = time.monotonic()
 
     def judge(self, session: CaptureSession, facts: Mapping[str, Any]) -> tuple[Condition, str]:
-        """Return what the capture does, and that in words; idle by order counts as well as recording."""
+        """Return the condition of the capture, also in words; idle by order counts as recording."""
         self._note(facts)
         if facts.get("bytes_needed"):
             needed = facts["bytes_needed"]
@@ -131,9 +131,9 @@ class Health:
         return Condition.RECORDING, str(facts["state"])
 
     def measure(self, session: CaptureSession, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the age of the newest sample, s, the minutes until the disk has no more room, and rates by sensor, Hz.
+        """Return the age of the newest sample, s, the minutes until the disk is full, and rates by sensor, Hz.
 
-        Ages and minutes are None if unknown.
+        Unknown age and minutes become None.
         """
         now = time.monotonic()
         room, size, since = _room(Path(session.live.out)), facts.get("bytes", 0), now - self._began

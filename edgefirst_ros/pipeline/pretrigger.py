@@ -25,7 +25,7 @@ UNKNOWN_SPREAD = 2_000_000_000
 class Arrival:
     """A message and its arrival time, ns of a monotonic clock.
 
-    Owns: made by the thread that received it; afterwards the capture's thread alone reads and changes it.
+    Owns: made by the thread that received it; afterwards only the capture's thread reads and changes it.
     """
 
     message: Message
@@ -52,7 +52,7 @@ class Recent:
 
     Where that is more than `most` bytes it begins at a later keyframe. Video is parsed here, once for all datasets.
 
-    Owns: the capture's thread alone uses it.
+    Owns: only the capture's thread uses it.
     """
 
     def __init__(self, settings: Settings, roles: Roles, pretrigger: int, most: int) -> None:

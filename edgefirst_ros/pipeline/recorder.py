@@ -65,7 +65,7 @@ class Results:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process: 0 all there, 1 nothing usable, 3 with loss."""
+        """Exit code of the process: 0 complete, 1 without a usable dataset, 3 with loss."""
         if self.failures or (self.empty and not self.finished):
             return 3 if self.finished else 1
         return 3 if self.lossy else 0
@@ -248,7 +248,7 @@ class Recorder:
 
     # ---- orders --------------------------------------------------------------------------
     def start(self, now: int) -> None:
-        """Start a dataset with the content of the pre-trigger, as soon as the clock is known and there is room.
+        """Start a dataset with the content of the pre-trigger, as soon as the clock is known and the disk has room.
 
         A pause ends.
         """
@@ -267,7 +267,7 @@ class Recorder:
             raise
 
     def split(self, now: int) -> bool:
-        """Continue in a new dataset from the next keyframe on; False if nothing is being recorded."""
+        """Continue in a new dataset from the next keyframe on; False if it is not recording."""
         if not isinstance(self._current, _Recording) or self._current.paused:
             return False
         if self._current.split_since is None:
@@ -275,7 +275,7 @@ class Recorder:
         return True
 
     def pause(self, *, paused: bool) -> bool:
-        """Make no samples of the messages that come, until it ends the pause; False if there is no dataset."""
+        """Make no samples of the messages that come, until it ends the pause; False without a dataset."""
         if not isinstance(self._current, (_Recording, _Full)):
             return False
         self._current.paused = paused
@@ -302,7 +302,7 @@ class Recorder:
     def fail(self, error: Exception) -> None:
         """End the dataset because of an error, and report it; messages are still received.
 
-        Where the disk is full, another one begins by itself once there is room.
+        Where the disk is full, another one begins by itself once space is free.
         """
         reason = describe_error(error)
         self._results.fail(reason)
@@ -349,7 +349,7 @@ class Recorder:
         self.advance(arrival.now)
 
     def advance(self, now: int) -> None:
-        """Do what is due at `now`: choose the clock, hand on complete frames, check the disk."""
+        """Do the work due at `now`: choose the clock, hand on complete frames, check the disk."""
         if self._clock.due(now):
             self._choose_clock()  # the camera may be gone again
         current = self._current

@@ -27,13 +27,13 @@ _LONGEST = 300
 
 
 class Planned(NamedTuple):
-    """A recording to be converted, and the sequences that it gives, one a camera."""
+    """A recording to be converted, and its sequences, one a camera."""
 
     recording: RecordingInput
     sequences: Sequence[str]
 
     def left_out(self, error: EdgeFirstError) -> dict[str, Any]:
-        """Return metadata about it where it cannot be converted: nothing that differs between machines."""
+        """Return metadata about it where it cannot be converted; they do not differ between machines."""
         why = str(error).split("\n")[0]
         for path in (self.recording.path, *self.recording.files):
             why = why.replace(os.fspath(path), path.name)
@@ -79,10 +79,10 @@ def check_sources(paths: DatasetPaths, known: Any, first: int, mine: Sequence[Ma
 def finished(
     paths: DatasetPaths, plan: Sequence[Planned], settings: Settings
 ) -> tuple[int, Counts, dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """Return samples, counts, time bases and what was dropped of a finished conversion.
+    """Return samples, counts, time bases and dropped recordings of a finished conversion.
 
     Raises DatasetError if it was another one. The recordings are hashed, unless something else shows already that they
-    are others. What a kill after its last step left beside the dataset is removed. Raises RecordingError where a
+    are others. Files left beside the dataset by a kill after its last step are removed. Raises RecordingError where a
     recording cannot be read.
     """
     from edgefirst_ros.dataset.recovery.recover import tidy

@@ -34,8 +34,7 @@ T = TypeVar("T")
 class Worker(Generic[T]):
     """Calls `handle` for each item, in order, in a thread of its own.
 
-    `put` waits while `size` items wait (0: never), and raises what the handler raised; items after a failure are
-    dropped.
+    `put` waits while `size` items wait (0: never), and raises the handler's error; items after a failure are dropped.
 
     Owns: `_error` is set once, by the worker's thread, and read by all; any thread may call the methods.
     """
@@ -66,7 +65,7 @@ class Worker(Generic[T]):
         return self._items.qsize()
 
     def close(self) -> None:
-        """Wait until all items are handled; raises what the handler raised."""
+        """Wait until all items are handled; raises the handler's error."""
         self.stop()
         if self._error is not None:
             raise self._error
@@ -116,7 +115,7 @@ class Backlog:
         self._moved = time.monotonic()
 
     def drain(self) -> None:
-        """Leave nothing out for a while: no more messages will come."""
+        """Drop no sample for a while: no more messages will come."""
         if self._state is PaceState.LIVE:
             self._deadline = time.monotonic() + LAST_WORK
             self._state = PaceState.DRAINING
@@ -128,7 +127,7 @@ class Backlog:
 
     @property
     def is_stuck(self) -> bool:
-        """True if there was no progress for so long that messages must be dropped, or memory fills up."""
+        """True without progress for so long that messages must be dropped, or memory fills up."""
         return self._state is PaceState.LIVE and self.standstill > self._patience
 
     @property
@@ -190,11 +189,11 @@ class Sampling:
 
 
 class SampleBuilder:
-    """Takes `AccessUnit` and `Frame` as they come, and gives samples to `sink` in the order of the frames.
+    """Takes `AccessUnit` and `Frame` as they come, and passes samples to `sink` in the order of the frames.
 
     Owns: `put`, `drain`, `finish` and `abandon` belong to the thread that pushes messages. The thread "choose" decodes,
-    decides about the frames that wait, and alone changes `_waiting`, `_fallback`, `_pictures` and `_sampling` until it
-    has ended. The thread "write" puts encoded parts together and calls `sink`. Counts and pace say themselves who
+    decides about the frames that wait, and only it changes `_waiting`, `_fallback`, `_pictures` and `_sampling` until
+    it has ended. The thread "write" puts encoded parts together and calls `sink`. Counts and pace say themselves who
     changes them.
     """
 
@@ -260,7 +259,7 @@ class SampleBuilder:
         return next(filter(None, notes), "")
 
     def drain(self) -> None:
-        """Leave nothing out for a while: no more messages will come."""
+        """Drop no sample for a while: no more messages will come."""
         self._pace.drain()
 
     def call_idle(self, what: Callable[[], None]) -> None:

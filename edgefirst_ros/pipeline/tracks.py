@@ -100,7 +100,7 @@ class Navigation:
         return max(tracks.fixes.horizon(stamp), tracks.attitudes.horizon(stamp), stamp)
 
     def forget(self, first: Mapping[int, int], lookahead: int, came_before: int) -> None:
-        """Drop what came before `came_before` and no frame needs; `first`: {epoch: stamp of its first frame, ns}."""
+        """Drop unneeded messages from before `came_before`; `first`: {epoch: stamp of its first frame, ns}."""
         for epoch, tracks in self._epochs.items():
             # Where no frame waits the camera is silent, maybe for ever.
             before = first.get(epoch, tracks.newest - 2 * lookahead) - lookahead

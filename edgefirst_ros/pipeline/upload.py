@@ -35,7 +35,7 @@ class Uploader:
     """Uploads every finished dataset of a folder, also of earlier runs, one after the other.
 
     A note beside it is written once all its checksums were compared. Where datasets are not kept they are removed then,
-    the container first, so that what a power cut leaves is not a dataset; the next start removes the rest.
+    the container first, so that a power cut does not leave an incomplete dataset; the next start removes the rest.
     Owns: its thread changes everything; `status` may be read by any.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcome of messages that may serve several samples, or none: used, late, outside tolerance."""
+"""Outcome of messages that may serve several samples, or no sample: used, late, outside tolerance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Track:
     """Number of settled messages outside the tolerance."""
 
     def settle(self, before: int, tolerance: int, lookahead: int) -> None:
-        """Decide about the samples stamped before `before`, ns, and drop what no later sample can need."""
+        """Decide about the samples stamped before `before`, ns, and drop messages that no later sample can need."""
         lacking, offered = _sorted(self.lacking), _sorted(self.offered)
         found = lacking[lacking < before]
         if len(offered) and len(found):

@@ -39,7 +39,7 @@ MOST_NAMED = 4
 
 
 def quick(subject: Told) -> dict[str, Any]:
-    """Return what only the tables tell, without reading members: a line of the table over several."""
+    """Return the facts in the tables, without reading members: a line of the table over several."""
     summary = subject.summary
     checks = summary.checks
     if not len(subject.timeline) and subject.samples:

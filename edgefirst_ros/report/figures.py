@@ -159,7 +159,7 @@ def _by_sequence(timeline: Timeline, blocks: list[Floats]) -> list[Floats]:
 
 
 def mark_sequences(figure: Figure, timeline: Timeline) -> None:
-    """Mark where each sequence begins in a figure over the time of drive, if there are several."""
+    """Mark where each sequence begins in a figure over the time of drive, if it has several."""
     over_time = figure.layout.get("xaxis", {}).get("title", {}).get("text") == DRIVE
     if not over_time or len(timeline.starts) < 2:
         return
@@ -571,7 +571,7 @@ PERIODS = 3
 def thinned(x: Floats, y: Floats, points: int = POINTS) -> tuple[Floats, Floats, bool]:
     """Return the least and the largest value of each of `points`/2 bins, in order, and whether anything was dropped.
 
-    `x` rises; NaN in `y` breaks a line and stays where a bin has nothing else.
+    `x` rises; NaN in `y` breaks a line and stays where a bin has only NaN.
     """
     if len(x) <= points:
         return x, y, False
@@ -600,7 +600,7 @@ def with_breaks(x: Sequence[Floats], y: Sequence[Floats]) -> tuple[Floats, Float
 def rate_cells(times: Floats, period: float, start: float, end: float, middles: Floats, width: float) -> Floats:
     """Return messages in percent of the usual number around `middles`, within `start` and `end`, s.
 
-    What is counted is at least `PERIODS` wide, however narrow the cell.
+    The counted interval is at least `PERIODS` wide, however narrow the cell.
     """
     width = max(width, PERIODS * period)
     low = np.clip(middles - width / 2, start, max(start, end - width))

@@ -37,7 +37,7 @@ LONGEST_RANGE = 250.0
 
 @dataclass
 class Unreadable:
-    """Members that could not be read, by what was wrong; the first of each kind stays."""
+    """Members that could not be read, by fault; the first of each kind stays."""
 
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -183,7 +183,7 @@ def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
 
 
 def label_of(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
-    """Return the name of what is drawn of a sequence: of several sensors with that of the sensor."""
+    """Return the label of a sequence in a figure: of several sensors with that of the sensor."""
     return sequence if len(sensors) == 1 else f"{sequence}: {sensor}"
 
 
@@ -451,7 +451,7 @@ MOST_LABELS = 40
 
 
 def labels(subject: ReportSubject) -> dict[str, Any]:
-    """Annotations by label, what the model processed, and how degraded pictures are."""
+    """Annotations by label, samples the model processed, and how degraded pictures are."""
     rows, timeline = subject.annotations, subject.timeline
     found: dict[str, Any] = {"labels": {}, "model": {"looked_at": 0, "samples": subject.samples}}
     if "label" in rows.columns:

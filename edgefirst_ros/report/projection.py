@@ -37,7 +37,7 @@ class Projected(NamedTuple):
 
 
 class NotProjectableError(DatasetError):
-    """A calibration by which a sensor cannot be projected; the message says why, and what it would take."""
+    """A calibration by which a sensor cannot be projected; the message says why, and how to change that."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ def projector(
 ) -> Projector:
     """Return the way from a sensor into the picture of a camera.
 
-    `assume_forward`: take a chain of transforms that turns nothing for a camera that looks along the sensor's x.
-    Raises NotProjectableError where the calibration is a placeholder (and nothing is assumed) or missing, and for an
-    unknown distortion model, named.
+    `assume_forward`: treat a chain of transforms without rotation as a camera that looks along the sensor's x. Raises
+    NotProjectableError where the calibration is a placeholder (without the assumption) or missing, and for an unknown
+    distortion model, named.
     """
     info, frame = calibration.info_of(camera), frame_of(meant(sensor) or sensor, calibration.sensor_frames)
     word = judge(info, calibration.static_transforms, {frame})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as the pipeline sees it: all rows of its samples, and the members of a few, in a folder that goes again.
+"""A recording as the pipeline sees it: all rows of its samples, and the members of a few, in a temporary folder.
 
 Pictures are decoded where they are shown or their brightness is used; of the others only the headers are read.
 """

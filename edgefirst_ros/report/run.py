@@ -244,8 +244,8 @@ class Wanted:
 def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted], bool]:
     """Return all datasets and recordings that paths name, and whether these can be several.
 
-    `join`: all are parts of one recording. Raises DatasetError for what is neither, RecordingError for a recording
-    that is broken from outside.
+    `join`: all are parts of one recording. Raises DatasetError for other paths, RecordingError for a recording that is
+    broken from outside.
     """
     if join:
         (joined,) = recordings_of(paths, join=True)

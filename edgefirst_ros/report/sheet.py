@@ -302,7 +302,7 @@ def distance_colours(metres: Floats) -> NDArray[np.uint8]:
 
 
 def speed_colours(speed: Floats) -> NDArray[np.uint8]:
-    """(N, 3) colours of radial speeds: blue comes, white is, red goes; unknown ones stand."""
+    """(N, 3) colours of radial speeds: blue approaches, white rests, red recedes; unknown ones count as 0."""
     return _ladder(np.clip(np.nan_to_num(speed) / FASTEST, -1, 1) / 2 + 0.5, SPEED)
 
 
@@ -318,7 +318,7 @@ def font(size: int) -> Any:
 
 
 def scaled(rgb: NDArray[np.uint8]) -> Image.Image:
-    """Return the picture, WIDTH across: what is drawn into it has one size on all."""
+    """Return the picture, WIDTH across, so that drawings have the same size on all."""
     picture = Image.fromarray(rgb)
     size = WIDTH, max(1, min(round(picture.height * WIDTH / picture.width), 4 * WIDTH))
     way = Image.Resampling.BOX if picture.width > WIDTH else Image.Resampling.BILINEAR

@@ -220,7 +220,7 @@ class Tables:
 
 
 def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAULT_LIMITS) -> Tables | None:
-    """Read the tables of a dataset; None where they do not tell enough, so that its members must be processed.
+    """Read the tables of a dataset; None where they are not sufficient, so that its members must be processed.
 
     Raises DatasetError where a table cannot be read.
     """

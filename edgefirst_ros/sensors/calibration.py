@@ -107,7 +107,7 @@ class Calibration:
 
     @property
     def lacking_size(self) -> list[str]:
-        """Cameras the size of whose pictures would tell which CameraInfo is theirs."""
+        """Cameras whose CameraInfo could be found by the size of their pictures."""
         return [key for key, of in self.cameras.items() if self._infos and of.size is None and self._key(key) is None]
 
     def _key(self, camera: str) -> tuple[str, str] | None:
@@ -132,7 +132,7 @@ class Calibration:
     def static_transforms(self) -> list[dict[str, Any]]:
         """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}], rotation as sent.
 
-        The vehicle's frame of another name has a transform to base_link that moves nothing.
+        The vehicle's frame of another name has an identity transform to base_link.
         """
         return [*(self._transforms[key].value for key in sorted(self._transforms)), *self._vehicle()[0]]
 
@@ -262,7 +262,8 @@ def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
     """Return the worst word that holds of a camera and the frames of its companion sensors.
 
     `missing` without usable intrinsics, or a frame that no chain of transforms joins to that of the camera; `identity`
-    where such a chain turns nothing: a camera's axes are not those of a vehicle, so it is a placeholder; else `given`.
+    where such a chain has no rotation: a camera's axes are not those of a vehicle, so it is a placeholder; else
+    `given`.
     """
     try:
         focal, camera = float(info["k"][0]), info["frame_id"]

@@ -59,10 +59,10 @@ class _Field:
 
 
 def check_cloud(message: PointCloud2, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError(CANNOT_BE_STORED) for a cloud that is not what it says.
+    """Raise MessageError(CANNOT_BE_STORED) for a cloud that contradicts its description.
 
-    Unknown datatypes, names that a PCD header cannot hold, data shorter than announced, more than
-    `limits.cloud_points` points, no fields; where there are points, fields that leave them.
+    Unknown datatypes, names that a PCD header cannot hold, data shorter than announced, more than `limits.cloud_points`
+    points, no fields; where it has points, fields that exceed them.
     """
     _described(message)
     points = message.width * message.height
@@ -77,9 +77,9 @@ def encode_cloud(
 ) -> list[bytes | memoryview]:
     """Return the PCD file of a cloud as buffers to be written one after the other.
 
-    Fields are the message's in offset order, without padding, little-endian; `extra_nan` names float32 fields to add
-    as NaN where the message has none.  A packed little-endian message is not copied: its buffer is the second one.
-    Raises MessageError as check_cloud does, whatever the size.
+    Fields are the message's in offset order, without padding, little-endian; `extra_nan` names float32 fields to add as
+    NaN where the message has no such field. A packed little-endian message is not copied: its buffer is the second one.
+    Raises MessageError as check_cloud does, for any size.
     """
     fields = _described(message)
     extra = [_Field(name, "f4", 0, 1) for name in extra_nan if all(field.name != name for field in fields)]

@@ -125,7 +125,7 @@ def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequenc
 
 
 def decode(sensor: str, data: bytes) -> Any:
-    """Return what a member holds: a Cube, a cloud (N,) structured, or a picture (height, width) uint8 or uint16.
+    """Return the content of a member: a Cube, a cloud (N,) structured, or a picture (height, width) uint8 or uint16.
 
     Raises EdgeFirstError where it cannot be read.
     """

@@ -124,8 +124,8 @@ def check_cube(message: RadarCube, limits: Limits = DEFAULT_LIMITS) -> None:
 def encode_cube(message: RadarCube, timestamp: int) -> bytes:
     """Return the PNG of a cube: uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex).
 
-    `timestamp` is the message's stamp in ns.  Equal messages become equal bytes.  Raises MessageError as
-    check_cube does, whatever the size.
+    `timestamp` is the message's stamp in ns. Equal messages become equal bytes. Raises MessageError as check_cube does,
+    for any size.
     """
     layout, shape, values = _described(message)
     scales = np.frombuffer(message.scales.view(), "<f4")

@@ -80,7 +80,7 @@ def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) ->
 
 
 def unknown_labels(labels: Sequence[str], label_map: Mapping[str, str]) -> str:
-    """Return what of a label map names no label of the model, and the labels, near ones first; empty for nothing."""
+    """Return the names in a label map that are not labels of the model, and the labels, similar first; else ""."""
     unknown = [name for name in label_map if name not in labels]
     if not unknown:
         return ""
@@ -94,10 +94,10 @@ def rows_of_model(
     """(annotation rows, {reason: number}) of a result; `mask` is the one that came without a header.
 
     A row has box2d (center_x, center_y, width, height) as sent, normalised; box2d_score; label; label_index, the
-    position in the labels or None; object_id, a UUID; timing in ns; and mask, a 1-bit PNG of the picture's size,
-    where masks[i] belongs to boxes[i]. A semantic mask is a row of its own, with timing and mask alone: an 8-bit PNG
-    of class indices. Boxes that are not finite or have a score outside 0..1 give no row, broken masks no mask; all
-    that is dropped is counted.
+    position in the labels or None; object_id, a UUID; timing in ns; and mask, a 1-bit PNG of the picture's size, where
+    masks[i] belongs to boxes[i]. A semantic mask is a row of its own, with only timing and mask: an 8-bit PNG of class
+    indices. Boxes that are not finite or have a score outside 0..1 make no row, broken masks no mask; all drops are
+    counted.
     """
     rows: list[dict[str, object]] = []
     dropped: Counter[str] = Counter()
@@ -151,7 +151,7 @@ def rows_of_boxes3d(
 
     Returns:
         Annotation rows with box3d (center x, y, z, extent x, y, z) in m, x forward, y left, z up; {reason: number} of
-        the boxes that give no row.
+        the dropped boxes.
 
     """
     if isinstance(message, Cubes):

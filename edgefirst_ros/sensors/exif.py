@@ -71,7 +71,7 @@ class ExifFound(NamedTuple):
 def encode_exif(info: ExifInfo) -> bytes:
     """Return the TIFF bytes (big-endian) of all tags, for JPEG and PNG alike.
 
-    What is not finite or does not fit its tag (a rational of 32 bits) is dropped.  Raises DatasetError when the
+    Values that are not finite or do not fit their tag (a rational of 32 bits) are dropped. Raises DatasetError when the
     stamp is not a date or the texts do not fit into one JPEG segment.
     """
     seconds, nanoseconds = divmod(info.stamp, SECOND)

@@ -28,7 +28,7 @@ MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]", re.DOTALL)
 def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
     """Yield (marker, begin, end) in bytes of the segments after SOI, up to and with the first SOS.
 
-    Raises MessageError(UNDECODABLE) when there is no SOI or a segment is broken or cut.
+    Raises MessageError(UNDECODABLE) when SOI is missing or a segment is broken or cut.
     """
     data = memoryview(jpeg).cast("B")
     if data[:2] != bytes((0xFF, SOI)):
@@ -62,8 +62,8 @@ def jpeg_size(jpeg: Buffer) -> tuple[int, int]:
 def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
     """Return (width, height) in pixels of a JPEG whose structure is whole.
 
-    SOI, well-formed segments with a quantisation table and a frame header, scans in which nothing is that cannot
-    stand there, EOI at the end; what comes after it is tolerated.  Raises MessageError(UNDECODABLE) otherwise.
+    SOI, well-formed segments with a quantisation table and a frame header, scans with only permitted markers, EOI at
+    the end; bytes after it are tolerated. Raises MessageError(UNDECODABLE) otherwise.
     """
     data = memoryview(jpeg).cast("B")
     size, tables, scan = None, 0, 0

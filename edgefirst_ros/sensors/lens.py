@@ -26,7 +26,7 @@ WIDEST = np.radians(89.9)
 
 
 class Lens:
-    """The distortion of one camera; raises DatasetError for an unknown model or numbers that fit none."""
+    """The distortion of one camera; raises DatasetError for an unknown model or coefficients that do not fit it."""
 
     def __init__(self, model: str, coefficients: Sequence[float | None]) -> None:
         if model not in MODELS:
@@ -113,7 +113,7 @@ class Straightener:
         return corner[:, 1] * width + corner[:, 0], (place - corner).astype(np.float32), seen
 
     def straighten(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return a picture (height, width, 3) of the same size, black where the camera saw nothing."""
+        """Return a picture (height, width, 3) of the same size, black outside the camera's view."""
         height, width = picture.shape[:2]
         if min(height, width) < 2:
             return picture

@@ -27,7 +27,7 @@ VOID = 255
 
 
 def is_empty(mask: Mask | MaskBox) -> bool:
-    """True if a mask has no cells at all, as the device sends it where the model found nothing."""
+    """True if a mask has no cells at all, as the device sends it where the model found no object."""
     return not mask.width * mask.height and not len(mask.mask)
 
 
@@ -57,9 +57,9 @@ def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) ->
 def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.uint8]) -> bytes:
     """Return the class of every pixel of a picture of `size` (width, height): an 8-bit grayscale PNG.
 
-    The mask covers the picture: with one value a cell it is the class, with several they are the scores of the
-    classes, of which the highest counts, of equal ones the first. `values`, uint8 (256,), is what is written for each
-    class. Raises MessageError(CANNOT_BE_STORED) when the mask is not what it says, or has more classes than 255.
+    The mask covers the picture: with one value a cell it is the class, with several they are the scores of the classes,
+    of which the highest counts, of equal ones the first. `values`, uint8 (256,): the value written for each class.
+    Raises MessageError(CANNOT_BE_STORED) when the mask contradicts its description, or has more than 255 classes.
     """
     scores = _scores(mask, VOID)
     width, height = size

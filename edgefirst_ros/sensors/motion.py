@@ -99,8 +99,8 @@ class SmallPictures(PictureEncoder):
 class PictureMotion(SensorMotion):
     """Turning of a camera: how far its pictures move, pixels right and down, where the vehicle drives to.
 
-    Blocks of two pictures are compared by phase correlation. What drives by moves outwards, the more the further from
-    the middle: a curve to each side separates that from turning, which moves all blocks alike.
+    Blocks of two pictures are compared by phase correlation. When driving, objects move outwards, the more the further
+    from the middle: a curve to each side separates that from turning, which moves all blocks alike.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Fix(NamedTuple):
     """A fix that is valid by itself: stamp in ns, degrees (WGS-84), altitude in m (NaN when unknown).
 
-    `error` is the horizontal positioning error in m, None when the receiver gives none.
+    `error` is the horizontal positioning error in m, None when the receiver does not send it.
     """
 
     stamp: int
@@ -76,8 +76,8 @@ def reachable(first: Fix, second: Fix) -> bool:
 class FixTrack:
     """Fixes of one receiver by stamp, and the position between them.
 
-    A fix counts when the one before or the one after can be reached, or when it is alone.  What is more than two
-    gaps after the stamp asked for plays no part, so that an answer never depends on how far ahead was read.
+    A fix counts when the one before or the one after can be reached, or when it is the only one. Fixes more than two
+    gaps after the requested stamp are ignored, so that a result never depends on how far ahead was read.
     """
 
     def __init__(self, max_gap: int = MAX_GAP) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoded pictures: colours as the stream declares them, out as full-range JPEG (JFIF) or PNG; degradation of pictures.
 
-Source: EdgeFirst Annotation Schema 2026.04, "Sample Metadata" (none, low, medium, high); the measures and the limits
-between these are our own.
+Source: EdgeFirst Annotation Schema 2026.04, "Sample Metadata" (four levels); the measures and the limits between these
+are our own.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Picture(NamedTuple):
 def source_colours(frame: Any) -> tuple[str, int]:
     """Return (matrix, range) of a decoded frame as declared.
 
-    An undeclared range is limited, an undeclared matrix goes by the size.
+    An undeclared range is limited, an undeclared matrix follows from the size.
     """
     if frame.format.name in ("rgb24", "bgr24", "rgba", "bgra"):
         return "ITU601", JPEG_RANGE
@@ -113,7 +113,7 @@ class PictureEncoder:
     `form` is "jpeg" (4:2:0, `quality` 1..100) or "png" (RGB, lossless). Pictures wider than `max_width` are scaled
     down, and then changed by the `hook`.
 
-    Owns: nothing changes once it is made but `_own`, of which each thread has its own scaler and filter.
+    Owns: it is immutable but for `_own`, with a scaler and a filter for each thread.
     """
 
     def __init__(self, form: str, quality: int, max_width: int | None = None, hook: PictureHook | None = None) -> None:
@@ -141,7 +141,7 @@ class PictureEncoder:
         return Picture(f"camera.{self.form}", self.size(*full), full, frame, self)
 
     def encoded(self, frame: Any) -> Picture | MessageError:
-        """Return the picture of an av.VideoFrame, encoded, or why the hook makes none of it."""
+        """Return the picture of an av.VideoFrame, encoded, or why the hook did not return one."""
         try:
             picture = self.picture(frame)
         except MessageError as error:
@@ -409,7 +409,7 @@ def scaled_size(width: int, height: int, most: int | None) -> Size:
 def scaled_info(info: Mapping[str, Any], before: Size, after: Size) -> dict[str, Any]:
     """Return the CameraInfo of pictures that were scaled, as image_proc's resize does it.
 
-    The first line of k and p goes with the width, the second with the height. An info of another size than the
+    The first line of k and p scales with the width, the second with the height. An info of another size than the
     pictures had keeps that proportion.
     """
     across, down = after[0] / before[0], after[1] / before[1]

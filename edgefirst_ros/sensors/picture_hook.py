@@ -33,7 +33,7 @@ DIGITS = 16
 class PictureHook:
     """The function `name` (module:function) and its `version`.
 
-    Owns: nothing changes; any thread may call it, and the function is called by one at a time.
+    Owns: it is immutable; any thread may call it, and the function is called by one at a time.
     """
 
     def __init__(self, name: str, function: Callable[[NDArray[np.uint8]], Any], version: str) -> None:
@@ -62,7 +62,7 @@ class PictureHook:
 
 
 def prepare_hook(name: str | None, settings_file: Path | None) -> None:
-    """Import the module of a hook, from PYTHONPATH or from beside the settings file; nothing without a hook.
+    """Import the module of a hook, from PYTHONPATH or from beside the settings file; no effect without a hook.
 
     Raises UsageError as `load_hook`.
     """
@@ -73,7 +73,7 @@ def prepare_hook(name: str | None, settings_file: Path | None) -> None:
 
 @cache
 def load_hook(name: str) -> PictureHook:
-    """Return the hook of a name, module:function. Raises UsageError that says what is missing, or what it raised."""
+    """Return the hook of a name, module:function. Raises UsageError if it is missing, or with its error."""
     place, _, wanted = name.partition(":")
     try:
         module = importlib.import_module(place)

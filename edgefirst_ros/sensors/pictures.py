@@ -73,10 +73,10 @@ class Parsed(Protocol):
 
     @property
     def closed(self) -> bool:
-        """True if, also, nothing after it refers to anything before it."""
+        """True if, also, no later unit refers to an earlier one."""
 
     def as_first(self) -> Parsed:
-        """Return it with the parameter sets it lacks in front: decoding can start without the messages before it."""
+        """Return it with its missing parameter sets in front: decoding can start without the messages before it."""
 
 
 class StillMessage(NamedTuple):
@@ -247,13 +247,13 @@ class PictureSource(Protocol):
         """Note that a message before the next one is lost or cannot be read."""
 
     def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
-        """Take the picture of a pushed unit, or why it has none, or None if more must be pushed first.
+        """Take the picture of a pushed unit, or why it is missing, or None if more must be pushed first.
 
         Units are requested in the order in which their pictures are shown; `last`: no more will be pushed.
         """
 
     def skip(self, unit: AccessUnit) -> MessageError | None:
-        """Say that a picture is not wanted; return why there is none, as far as that is known without decoding."""
+        """Say that a picture is not wanted; return why it is missing, as far as known without decoding."""
 
     def close(self) -> None:
         """End all threads."""
@@ -328,7 +328,7 @@ class RawPictures(StillPictures):
 
 
 class VideoPictures:
-    """H.264 or H.265: one stream, or several whose pictures are the tiles of one, all of them or none.
+    """H.264 or H.265: one stream, or several whose pictures are the tiles of one, only if all of them came.
 
     Owns: the thread that judges has the trackers, and sets the codecs before it hands on the first unit; the one that
     adds, takes and skips has the readers, each of which, of tiles, is used by one thread at a time.

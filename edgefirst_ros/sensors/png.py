@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PNG files: their chunks, checked; written with the same bytes on every processor; grayscale read back.
 
-Deflate is that of zlib at level 1, window 15, memLevel 9, strategy Z_RLE: it looks for runs only and has no hash
-table, so zlib-ng makes the bytes of zlib whatever vectors it has. ISA-L's differ by processor, on x86 also by the
-address of its state, so it only unpacks: it does a cube in four fifths of zlib-ng's time.
+Deflate is that of zlib at level 1, window 15, memLevel 9, strategy Z_RLE: it looks for runs only and has no hash table,
+so zlib-ng makes the bytes of zlib with any vector instructions. ISA-L's differ by processor, on x86 also by the address
+of its state, so it only unpacks: it does a cube in four fifths of zlib-ng's time.
 Source: PNG 3, "Chunks", "Filtering", "Compression".
 """
 
@@ -157,9 +157,9 @@ def filtered(body: NDArray[np.uint8], kind: int = NONE, step: int = 1) -> NDArra
 
 
 def encode_gray(values: NDArray[Any], *, smooth: bool = False) -> bytes:
-    """Return a PNG of (height, width) bool, uint8 or uint16, of 1, 8 or 16 bits; the same values give the same bytes.
+    """Return a PNG of (height, width) bool, uint8 or uint16, of 1, 8 or 16 bits; the same values make the same bytes.
 
-    `smooth`: what was measured, of which the differences pack better; not labels, of which the values do.
+    `smooth`: measured values, whose differences pack better; not labels, whose values do.
     """
     bits = 1 if values.dtype == np.bool_ else 8 * values.dtype.itemsize
     if bits == 1:

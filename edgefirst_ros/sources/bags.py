@@ -36,7 +36,7 @@ OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
 def open_files(
     path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False, more: Iterable[Path] = ()
 ) -> Recording:
-    """Return the recording in a file and those that follow it, whatever their container; nothing is read yet.
+    """Return the recording in a file and those that follow it, in any container, without reading them yet.
 
     Raises EdgeFirstError where the extra is not installed, UsageError where files of several containers are joined.
     """
@@ -70,8 +70,8 @@ class _Bag:
 class BagRecording(Recording):
     """Recording in *.db3 or *.bag files; messages of ROS 1 are turned into CDR.
 
-    Messages come in the order of their log times, and have no sequence numbers. What follows the first message that
-    cannot be read is lost, and reported.
+    Messages come in the order of their log times, and have no sequence numbers. Messages from the first unreadable one
+    on are lost, and reported.
     """
 
     def __init__(

@@ -39,8 +39,8 @@ def recordings_of(
 ) -> list[RecordingInput]:
     """Return the recordings that files and folders hold, in order.
 
-    `join`: all files are parts of one recording. `sequences`: other names for recordings, which need not be given
-    also. Raises UsageError or RecordingError that names the path, what was found and what was expected.
+    `join`: all files are parts of one recording. `sequences`: other names for recordings, which need not be given also.
+    Raises UsageError or RecordingError that names the path, and the contents found and expected.
     """
     named = dict(sequences or {})
     found = [recording for path in given for recording in _found_at(path)]

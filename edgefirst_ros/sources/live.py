@@ -33,8 +33,8 @@ from edgefirst_ros.streams import TILED, VIDEO
 class Settling:
     """Decides when roles can be assigned: a node discovers topics one after the other, in any order.
 
-    A camera that is one only by its type must not be used just because the other one is not known yet; what the
-    network loses of that comes again only after some seconds.
+    A topic that could be the camera only by its type must not be used before the real one is known. A lost announcement
+    is repeated only after some seconds.
     """
 
     QUIET = 1.0
@@ -59,7 +59,7 @@ class Settling:
 
 
 class CameraWait:
-    """Waits until there is a camera, or the reference topic that is requested, and the topics have settled."""
+    """Waits for a camera, or the requested reference topic, and until the topics have settled."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -94,8 +94,8 @@ NAP = 0.1
 class Inbox:
     """Passes each message to a callback that never blocks, and to the queues of readers.
 
-    Owns: `put` is called by the transport's threads, `iter_messages` by any; readers and what they missed are changed
-    under the lock.
+    Owns: `put` is called by the transport's threads, `iter_messages` by any; readers and their losses are changed under
+    the lock.
     """
 
     def __init__(self, deliver: Deliver) -> None:
@@ -193,7 +193,7 @@ USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
 class TopicState:
     """One recorded topic and its statistics.
 
-    Owns: the transport's threads tell `arrived` and `heard_of`, which take the lock; the thread that looks for topics
+    Owns: the transport's threads call `arrived` and `heard_of`, which take the lock; the thread that looks for topics
     changes `mixed` and `fault`; any thread may read.
     """
 
@@ -225,7 +225,7 @@ class TopicState:
     def arrived(self, number: int | None, now: int, lost: int = 0) -> tuple[int, int]:
         """Count a message that came at `now`, ns; return its publication number and how many were lost before it.
 
-        `number`: as the transport shows it, None where it shows none; then it shows how many were `lost`.
+        `number`: as counted by the transport; None if it does not count, but reports how many were `lost`.
         """
         with self._lock:
             if not number:
@@ -294,8 +294,7 @@ class Transport(Protocol):
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
         """Subscribe to a topic, or again if its publishers changed; set publishers and fault of `state`.
 
-        `once`: what it says is stated once, and must be heard by who comes later. False where nobody publishes it any
-        more.
+        `once`: it is published only once, and late subscribers need it too. False where it has no publisher any more.
         """
 
     def close(self) -> None:
@@ -319,7 +318,7 @@ class LiveSource(Source):
     """A `Source` of live messages of the topics that have a role; `refresh` must be called regularly.
 
     A part whose topic does not come is given to one that would have it in a recording, while `roles` are in use.
-    Owns: one thread calls `refresh` and `close`, which alone change `topics`, `unused` and the roles; the transport's
+    Owns: one thread calls `refresh` and `close`; only these change `topics`, `unused` and the roles; the transport's
     threads deliver messages.
     """
 
@@ -354,7 +353,7 @@ class LiveSource(Source):
 
     @property
     def notes(self) -> list[str]:
-        """Notes of what is not recorded or cannot be received, and why."""
+        """Notes of topics that are not recorded or cannot be received, and why."""
         faults = [f"{s.name}: {what}" for s in self.states.values() for what in (s.fault, s.mixed) if what]
         return [*(f"{topic}: {why}" for topic, why in self.unused.items()), *faults, *self._inbox.notes]
 
@@ -546,7 +545,7 @@ class TilingTransport(Transport):
         self._lock = threading.Lock()
 
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
-        """Return the topics that somebody publishes now; those of tiles as one, once its first tile is there."""
+        """Return the topics that have publishers now; those of tiles as one, once its first tile came."""
         parts = {
             part: (schema,)
             for topic, types in expected.items()

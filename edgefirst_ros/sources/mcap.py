@@ -50,7 +50,7 @@ _LONG = 1 << 16
 class HashedFile(io.BufferedReader):
     """A recording whose bytes are hashed while it is read, so that little is read for only the hash.
 
-    Owns: the digest is the hashing thread's alone; all else belongs to the thread that reads.
+    Owns: the digest belongs to the hashing thread; all else to the thread that reads.
     """
 
     def __init__(self, raw: io.FileIO) -> None:
@@ -71,7 +71,7 @@ class HashedFile(io.BufferedReader):
         return data
 
     def walked(self, end: int) -> None:
-        """Note that the reader has passed `end`: what was read in short pieces is hashed, once it is a block.
+        """Note that the reader has passed `end`: bytes read in short pieces are hashed, once they are a block.
 
         Raises OSError where it cannot be read again.
         """
@@ -148,10 +148,10 @@ class _Place(NamedTuple):
 class McapRecording(Recording):
     """One MCAP file, or several that are parts of one recording, in order: a `Recording`.
 
-    `walk()` reads everything once, checks every chunk, and leaves in `channels` what there is, in `files` what could
-    not be read. `iter_messages()` then reads the messages of some topics in recorded order, as often as wanted; what
-    was not walked yet is walked first. Where one file ends and the next begins nothing is cut.
-    Owns: one thread at a time; none may call `walk()` while another one reads.
+    `walk()` reads everything once, checks every chunk, and stores the channels in `channels`, and the damage in
+    `files`. `iter_messages()` then reads the messages of some topics in recorded order, any number of times; it first
+    walks the rest. The border between two files cuts no message.
+    Owns: one thread at a time; do not call `walk()` while another one reads.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class McapRecording(Recording):
 
     @property
     def ended(self) -> bool:
-        """True if every file has its end record, so that nothing was cut off."""
+        """True if every file has its end record, so is complete."""
         return bool(self._files) and all(file.walk.ended for file in self._files)
 
     def walk(self) -> Iterator[Message]:

@@ -171,7 +171,7 @@ def split_message(data: bytes, at: int, length: int) -> tuple[MessageHead, bytes
 def read_messages(
     file: BinaryIO, chunk: Chunk, wanted: frozenset[int], largest: int
 ) -> Iterator[tuple[MessageHead, bytes]]:
-    """(head, body) of the messages of some channels; where the chunk is not compressed, nothing else is read.
+    """(head, body) of the messages of some channels; where the chunk is not compressed, it reads only these.
 
     Raises ValueError as `unpack` does.
     """
@@ -324,7 +324,7 @@ class Repeats:
 
 
 class McapWalk:
-    """One walk through a file from start to end, and what it found: channels, chunks, damage, order.
+    """One walk through a file from start to end, and its results: channels, chunks, damage, order.
 
     `largest`: bytes of the largest chunk, unpacked, or message outside of one that is read. `number`: which file of
     its recording it is; `order`: that of the files before it; `repeats`: the messages of the files before it, which are

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded order of messages, whatever their order in the file: that of `log_time`, mended by sequence numbers."""
+"""Recorded order of messages, independent of that in the file: that of `log_time`, mended by sequence numbers."""
 
 from __future__ import annotations
 

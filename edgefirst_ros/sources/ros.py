@@ -79,11 +79,11 @@ class RosTransport(Transport):
         """{topic's name in the system: subscription}."""
 
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
-        """Return the topics that somebody publishes now, as `Transport.look` says.
+        """Return the topics that have publishers now, as `Transport.look` says.
 
-        The publishers tell the type; where they differ it is the expected one, and a subscriber of another has no say.
-        A topic of the device in the node's namespace, or to which its name is remapped, goes before all others that
-        could be meant, and where its own name does not tell, it is named as the device names it: `/radar/cube`.
+        The type is that of the publishers; where they differ it is the expected one. Types of subscribers do not count.
+        A topic of the device in the node's namespace, or to which its name is remapped, comes before all other
+        candidates, and where its own name is ambiguous, it is named as the device names it: `/radar/cube`.
         """
         node, mixed = self._node, dict[str, str]()
         graph: dict[str, str] = {}

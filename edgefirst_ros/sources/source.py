@@ -107,7 +107,7 @@ class Source(Protocol):
 
 
 class Damage(NamedTuple):
-    """A part of a recording that could not be read; `loss` is False where nothing can have been in it."""
+    """A part of a recording that could not be read; `loss` is False where it cannot have held messages."""
 
     offset: int
     what: str
@@ -118,7 +118,7 @@ class Damage(NamedTuple):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Entry of `damage` in the dataset's metadata `sources`: {"offset", "what"}, and "loss" where it is none."""
+        """Entry of `damage` in the dataset's metadata `sources`: {"offset", "what"}, "loss": False without loss."""
         plain: dict[str, Any] = {"offset": self.offset, "what": self.what}
         return plain if self.loss else {**plain, "loss": False}
 
@@ -135,7 +135,7 @@ class RecordedFile(NamedTuple):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Entry of the dataset's metadata `sources`: {"file", "size", "sha256"}, and "damage" if there is any."""
+        """Entry of the dataset's metadata `sources`: {"file", "size", "sha256"}, and "damage" if it has any."""
         plain: dict[str, Any] = {"file": self.path.name, "size": self.size, "sha256": self.sha256}
         if self.damage:
             plain["damage"] = [damage.plain for damage in self.damage]
@@ -175,12 +175,12 @@ class Recording(Source, Protocol):
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """What `walk()` could not read, in all files."""
+        """Parts that `walk()` could not read, in all files."""
         return [damage for file in self.files for damage in file.damage]
 
     @property
     def notes(self) -> Sequence[str]:
-        """What could not be read, in words; of several files with their names."""
+        """The unreadable parts, in words; of several files with their names."""
         named = len(self.files) > 1
         return [f"{file.path.name + ': ' if named else ''}{damage}" for file in self.files for damage in file.damage]
 

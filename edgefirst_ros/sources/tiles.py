@@ -62,7 +62,7 @@ class TileJoiner:
     """Joins the tiles of one picture topic, in the order in which the first of each stamp came.
 
     A tile is missing where its stream is already at a stamp further on in that order, which of B-frames is not the
-    order of time: then the message has none for it. Where all four of a stamp are lost, the number of the message
+    order of time: then the message has no picture for it. Where all four of a stamp are lost, the number of the message
     steps by more than one.
     Owns: one thread at a time calls it.
     """
@@ -145,7 +145,7 @@ class TiledRecording(Recording):
 
     @property
     def repeated(self) -> Mapping[str, int]:
-        """{topic: messages that two of its files have}; tiles are counted by stamps, so none of theirs."""
+        """{topic: messages that two of its files have}; except tiles, which are counted by stamps."""
         types = self._recording.topics
         return {t: n for t, n in self._recording.repeated.items() if whole_of(t, types.get(t, "")) is None}
 

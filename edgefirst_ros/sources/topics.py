@@ -71,7 +71,7 @@ class Cameras:
         return bool(space) and not self.is_own(space) and self.owner(space) is None
 
     def owner(self, space: str) -> str | None:
-        """Return the topic of another camera to which a namespace belongs; None: to none of them."""
+        """Return the topic of another camera to which a namespace belongs; else None."""
         if self.is_own(space):
             return None
         return next((t for t, other in self.others.items() if other == space or _holds(space, other)), None)
@@ -179,7 +179,7 @@ class _Finder:
     """Keys of the rig without a topic."""
 
     def named(self, key: str, types: Collection[str], settings: Settings, part: str = "topic") -> str | None:
-        """Return the topic that the rig, or a short form of it, gives to a key; None without one.
+        """Return the topic that the rig, or a short form of it, assigns to a key; None without one.
 
         Raises UsageError if a glob does not match one topic, or the topic has another type or another key.
         """
@@ -216,13 +216,13 @@ class _Finder:
         return topic
 
     def other_cameras(self, settings: Settings) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """Return the topics that the rig gives to cameras beside the one of the frames, and their CameraInfo."""
+        """Return the topics that the rig assigns to cameras beside the one of the frames, and their CameraInfo."""
         keys = [sensor.key for sensor in settings.companions if sensor.form == "camera"]
         found = {key: self.named(key, CAMERA_TYPES, settings) for key in keys}
         return found, {key: self.named(key, (CAMERA_INFO,), settings, "info") for key in keys}
 
     def only_companions(self, found: dict[str, str], settings: Settings, radars: Container[str]) -> None:
-        """Give the only cloud and the only cube whose names say nothing to the sensors that have no topic."""
+        """Assign the only cloud and the only cube with unknown names to the sensors that have no topic."""
         named = {_named(name, self.topics) for name in settings.given_topics}
         wanted = {sensor.key for sensor in settings.companions if settings.sensor(sensor.key).topic is None}
         for schema in (CLOUD, CUBE):
@@ -241,7 +241,7 @@ class _Finder:
                 found[keys[alike[0]]] = alike[0]
 
     def known(self, name: str, among: Collection[str] | None = None) -> list[str]:
-        """Return the topics with a known name; one with the camera's host, or without host, goes before others."""
+        """Return the topics with a known name; one with the camera's host, or without host, comes before others."""
         found = sorted(
             t
             for t in self.topics
@@ -259,7 +259,7 @@ class _Finder:
         return sorted(t for t, s in self.topics.items() if s == schema)
 
     def unknown(self, schema: str) -> list[str]:
-        """Topics of a type whose name says nothing; what is known by its name is never taken for another part."""
+        """Topics of a type with unknown names; a topic with a known name never gets another role."""
         found = (topic for topic in self.of_type(schema) if topic not in self.given)
         return [topic for topic in found if known_name(topic, schema) is None]
 
@@ -271,7 +271,7 @@ class _Finder:
         self.notes += [f"{sensor}: was requested, but the recording has no topic of it" for sensor in missing]
 
     def one(self, name: str, among: Collection[str] | None = None) -> str | None:
-        """Return the topic with a known name; None if absent, or, with a note, several could be meant."""
+        """Return the topic with a known name; None if absent, or, with a note, if several match."""
         found = self.known(name, among)
         if len(found) > 1:
             self.notes.append(f"{name}: not used, because several topics are possible: {', '.join(found)}")
@@ -279,7 +279,7 @@ class _Finder:
         return found[0] if found else None
 
     def of_camera(self, name: str, beside: str | None = None) -> str | None:
-        """Return the topic with a known name that belongs to the reference; None, with a note, where none does.
+        """Return the topic with a known name that belongs to the reference; None, with a note, without one.
 
         `beside`: the topic of results that the settings name; then those with its prefix belong to it.
         """
@@ -301,7 +301,7 @@ class _Finder:
         return self.one(name, mine)
 
     def infos(self, named: str | None, cameras: Cameras | None) -> Infos:
-        """Return the topics of camera/info of a camera; `named`: the one that the rig gives to it.
+        """Return the topics of camera/info of a camera; `named`: the one that the rig assigns to it.
 
         `cameras`: those of the recording with this one as the reference; None if it is not a camera.
         """
@@ -361,7 +361,7 @@ class _Finder:
         return alike[0] if alike else None
 
     def cubes(self) -> str | None:
-        """Return the only topic with the boxes of scenes; None, with a note, if there are several."""
+        """Return the only topic with the boxes of scenes; None, with a note, if several exist."""
         found = self.of_type(CUBES)
         if len(found) > 1:
             self.notes.append(f"fusion/boxes3d: not used, because several topics are possible: {', '.join(found)}")
@@ -426,10 +426,10 @@ def choose_topics(
 ) -> Roles:
     """Assign a topic to each role; `topics` are the CDR topics with their types.
 
-    `radars`: those of the clouds that a radar gives, by their fields.
+    `radars`: the clouds of a radar, by their fields.
 
-    Raises UsageError where several topics could be meant or the named one is not there, RecordingError without a
-    camera. `live`: a named topic in addition to the reference may still come, and is not an error.
+    Raises UsageError where several topics are candidates or the named one is missing, RecordingError without a camera.
+    `live`: a named topic in addition to the reference may still come, and is not an error.
     """
     finder = _Finder(topics, live, given={topic: "" for topic in topics if settings.is_left_alone(topic)})
     given, others = finder.other_cameras(settings)
@@ -540,7 +540,7 @@ SHORT |= dict.fromkeys(streams.ROLES["pose"], "pose_topic")
 def unused_topics(
     topics: Mapping[str, str], roles: Roles, settings: Settings, radars: Container[str]
 ) -> dict[str, str]:
-    """Return {topic of a usable type without a role: the setting that uses it}, but those the rig leaves alone."""
+    """Return {topic of a usable type without a role: the setting that uses it}, but those the rig ignores."""
     used = {*roles.streamed, *roles.statics}
     left = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not settings.is_left_alone(t)}
     guessed = {t: guess_key(t, s, settings, radars) for t, s in left.items() if s in (CLOUD, CUBE)}
@@ -623,9 +623,9 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
 def late_parts(
     roles: Roles, topics: Mapping[str, str], settings: Settings, used: Container[str]
 ) -> dict[str, str | None]:
-    """Return the parts that `topics`, those of now, would give to another topic: {field of Roles: topic}.
+    """Return the roles that the current `topics` would assign to another topic: {field of Roles: topic}.
 
-    Not to one of those `used`, which have a part. A part whose own topic is used cannot change any more.
+    Not to one of those `used`, which have a role. A role whose own topic is used cannot change any more.
     """
     fixed = settings.model_copy(update={"reference_topic": roles.reference})
     found = expect_topics(choose_topics({**topics, roles.reference: roles.schema}, fixed, live=True), fixed)

@@ -46,10 +46,10 @@ class _Listened:
 
 
 class ZenohTransport(Transport):
-    """Hears what publishers announce by tokens, and those that announce nothing by what they send.
+    """Discovers publishers by their tokens, and those without tokens by their messages.
 
-    The device's services announce nothing: where a topic in use may come is subscribed beforehand, under every name
-    that it may have, and once it has its part its own key alone. Messages that come in the meantime stay (`Intake`).
+    The device's services have no tokens: all possible keys of topics in use are subscribed beforehand, and only the
+    right key once a topic has its role. Messages that come in the meantime stay (`Intake`).
     Owns: one thread calls `look`, `listen` and `close`; tokens come in threads of Zenoh, under the lock.
     """
 
@@ -182,7 +182,7 @@ class ZenohTransport(Transport):
             self._candidates[name] = [self._subscribe(key, name, intake) for key in keys]
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
-        """Subscribe the key of a topic, as `Transport.listen` says; what was stored of it is handed on first."""
+        """Subscribe the key of a topic, as `Transport.listen` says; its stored messages are handed on first."""
         intake, key = self._intake, state.name
         with self._lock:
             publishers = sum(one.key == key for one in self._tokens.values())
@@ -197,7 +197,7 @@ class ZenohTransport(Transport):
         return True
 
     def close(self) -> None:
-        """Give up all subscriptions once what came is handed on; others may follow."""
+        """End all subscriptions once their messages are handed on; others may follow."""
         for listened in self._listened.values():
             listened.subscription.undeclare()
         for subscription in itertools.chain.from_iterable(self._candidates.values()):

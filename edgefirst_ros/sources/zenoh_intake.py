@@ -29,7 +29,7 @@ PUBLISHERS = 16
 
 
 class Gaps:
-    """Counts what is missing before each message of one topic.
+    """Counts the messages missing before each one of a topic.
 
     Owns: the thread that hands messages on calls it.
     """
@@ -125,7 +125,7 @@ class Lane:
     """While two subscriptions bring the same messages: hashes of those that one of them brought, and which."""
 
     def fits(self, encoding: str) -> bool:
-        """True if a message of an encoding is one of the topic; the first shows what the others have to be."""
+        """True if a message of an encoding is one of the topic; the first determines the encoding of the others."""
         if not self.encoding:  # it is listened to because of a token
             if self.state is not None and schema_of_encoding(encoding) not in (None, self.state.schema):
                 return False
@@ -139,7 +139,7 @@ class Lane:
 
     @property
     def schema(self) -> str | None:
-        """The type that its messages tell, None where they tell none."""
+        """The type in the encoding of its messages, None without one."""
         return schema_of_encoding(self.encoding)
 
 
@@ -147,7 +147,7 @@ class Intake:
     """Takes messages from the threads of Zenoh and hands them on in a thread of its own, in the order they came.
 
     Until `release` everything stays, from the first message of an anchor (a topic that may be the camera) on, at most
-    `most` bytes: the oldest go first, and count as lost. Then at most `depth` messages of a topic wait.
+    `most` bytes: the oldest are dropped first, and count as lost. Then at most `depth` messages of a topic wait.
     Owns: everything under its lock; `put` is called by any thread, what listeners do happens in its own.
     """
 
@@ -219,7 +219,7 @@ class Intake:
             return list(self._lanes.values())
 
     def listen(self, key: str, name: str, state: TopicState, arrive: Arrive, gaps: Gaps) -> Lane:
-        """Hand on what came on a key, and what comes, to a listener; another subscription brings it from now on."""
+        """Hand on all messages of a key, past and future, to a listener; another subscription now brings them."""
         with self._changed:
             lane = self._lanes.setdefault(key, Lane(key, name, ""))
             lane.state, lane.arrive, lane.gaps = state, arrive, gaps
@@ -228,7 +228,7 @@ class Intake:
             return lane
 
     def single(self, lane: Lane) -> None:
-        """One subscription alone brings the messages of a key again."""
+        """Only one subscription brings the messages of a key again."""
         with self._changed:
             lane.doubles = None
 
@@ -244,7 +244,7 @@ class Intake:
                         del self._lanes[key]
 
     def release(self) -> None:
-        """Begin to hand on: who listens now knows what has come so far."""
+        """Begin to hand on: listeners know all topics so far."""
         with self._changed:
             if self._released:
                 return

@@ -79,13 +79,13 @@ def schema_of(name: str) -> str:
 
 
 def schema_of_encoding(encoding: str) -> str | None:
-    """Return the type that an encoding shows (`application/cdr;pkg/msg/Type`), None where it shows none."""
+    """Return the type that an encoding shows (`application/cdr;pkg/msg/Type`), None without one."""
     form, _, schema = encoding.partition(";")
     return schema.rpartition(";")[2].strip() or None if form == CDR else None
 
 
 def read_token(token: str) -> Announced | None:
-    """Return the publisher that a liveliness token shows of; None for what else it shows, and where it is none.
+    """Return the publisher that a liveliness token announces; None for other tokens and other keys.
 
     Forms: `@ros2_lv/DOMAIN/ZID/NID/EID/MP/ENCLAVE/NAMESPACE/NODE/TOPIC/TYPE/HASH/QOS` (rmw_zenoh, `%` for `/`),
     `@/ZID/@ros2_lv/MP/KEY/TYPE/QOS` and `@ros2_lv/ZID/MP/KEY/TYPE/QOS` (the bridge, `§` for `/`).

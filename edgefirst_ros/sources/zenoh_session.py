@@ -40,7 +40,7 @@ def is_endpoint(text: str) -> bool:
 def session(endpoint: str) -> Iterator[Any]:
     """Open a session and close it in any case: as a client of the router or peer at an address, or as a peer.
 
-    Raises UsageError for what is not an address, EdgeFirstError where nobody answers or the library is missing.
+    Raises UsageError for a wrong address, EdgeFirstError without an answer or if the library is missing.
     """
     zenoh = library()
     if not is_endpoint(endpoint):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alignment: each message of the reference topic gets the nearest message of each companion.
 
-Incremental and bounded: what stays is what came within the look-ahead. The result depends on only the stamps as
-long as no message comes later than that after another one with its stamp.
+Incremental and bounded: it holds only the messages within the look-ahead. The result depends on only the stamps as long
+as no message comes later than that after another one with its stamp.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Aligner(Generic[F, C]):
     def late(self, name: str, stamp: int, epoch: int = 0) -> bool:
         """True if the frames around this message have left already; `stamp` without the stream's offset.
 
-        Where a stream's stamps fall back by themselves its clock was set, before the frames tell so.
+        Where only a stream's stamps fall back its clock was set, before the frames show it.
         """
         _, first, last = self._left.get(epoch, (0, 0, 0))
         stamp += self.streams[name].offset

@@ -110,8 +110,8 @@ def lower_median(values: Iterable[int]) -> int:
 def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> TimeBase:
     """Choose the time base of a recording.
 
-    `choice` is auto, header, publish or log; `used` are the other topics that are aligned. Said loudly by the caller:
-    what is in `replaced`.
+    `choice` is auto, header, publish or log; `used` are the other topics that are aligned. The caller warns about the
+    topics in `replaced`.
     """
     base = choice
     if choice == "auto":
@@ -137,7 +137,7 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
 
 
 def fault_of(times: TopicTimes, base: TimeBase, reference: str) -> str | None:
-    """Return the fault with a topic's stamps, and what is used instead; None if they fit the time base."""
+    """Return the fault with a topic's stamps, and their replacement; None if they fit the time base."""
     if base.base == "log" or not times.publish.distances:
         return None
     stamps: Stamps = getattr(times, base.base)
@@ -184,7 +184,7 @@ class Segments:
     def overlapping(self, margin: int) -> set[int]:
         """Return the segments that overlap another one in time, or come within `margin` ns of it.
 
-        A clock set back makes them: what was recorded during one may are in time within the other.
+        A clock set back makes them: messages recorded during one may be within the other by their stamps.
         """
         found: set[int] = set()
         ordered = sorted(range(len(self.spans)), key=lambda n: self.spans[n])
@@ -199,7 +199,7 @@ class Segments:
     def preceded(self, gap: int) -> dict[int, int]:
         """Return segments that begin within `gap` ns after one recorded later, with the stamp up to which that matters.
 
-        What is between two fixes or attitudes at most `gap` apart may need those of the later recorded one.
+        Frames between two fixes or attitudes at most `gap` apart may need those of the later recorded one.
         """
         found: dict[int, int] = {}
         for n, (first, _) in enumerate(self.spans):
@@ -212,8 +212,8 @@ class Segments:
 class RunningClock:
     """Running time of a recording: the sum of the steps of `log_time`, without jumps of the clock.
 
-    A longer step shows nothing of how long messages had to come: the clock was stepped, or the recorder stood still.
-    While `log_time` is still, the stamps of the reference topic drive the clock.
+    A step longer than the limit counts as the limit: the clock was stepped, or the recorder stopped. While `log_time`
+    is still, the stamps of the reference topic drive the clock.
     """
 
     def __init__(self) -> None:

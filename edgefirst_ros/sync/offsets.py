@@ -49,7 +49,7 @@ class Offset(NamedTuple):
 
 
 def find_offset(first: Motion, second: Motion, what: str) -> Offset:
-    """Compare two motions; `what`: `turn` or `speed`. The second one's unit says whether there is a motion."""
+    """Compare two motions; `what`: `turn` or `speed`. Motion is judged in the unit of the second one."""
     if min(len(first.stamps), len(second.stamps)) < 3:
         return Offset(None, "too few messages")
     origin = first.stamps[0]

@@ -35,7 +35,7 @@ def read_bar_code(rgb: NDArray[np.uint8]) -> int | None:
     """Index drawn into an (H, W, 3) uint8 picture, or None where no whole bar code is to be read.
 
     The inner half of each cell is averaged; a cell that is neither clearly light nor clearly dark, or a
-    checksum that does not fit (a picture put together from two), gives None.
+    checksum that does not fit (a picture put together from two), returns None.
     """
     height, width, _ = rgb.shape
     bar = bar_height(height)

@@ -128,7 +128,7 @@ def silhouette() -> NDArray[np.uint8]:
 
 
 def outline(thing: Thing, width: int, height: int) -> NDArray[np.bool_]:
-    """Return the pixels of an object in its box as they are painted, (rows, columns); none outside the picture."""
+    """Return the pixels of an object in its box as they are painted, (rows, columns); empty outside the picture."""
     left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
     drawn = np.ones((bottom - top, right - left), dtype=np.bool_)
     middle = round(CABIN[2] * len(drawn))

@@ -33,7 +33,7 @@ POINT = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("reflect", "u1")])
 
 
 class Radar:
-    """The radar of a recipe; what it measures depends on only the time."""
+    """The radar of a recipe; its measurements depend on only the time."""
 
     def __init__(self, recipe: Recipe, scene: Scene) -> None:
         self._scene = scene

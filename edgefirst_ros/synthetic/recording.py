@@ -47,7 +47,7 @@ class _Entry:
 
 
 def write_recording(path: Path, recipe: Recipe) -> Truth:
-    """Write the recording of a recipe to `path`; the same recipe gives the same bytes.
+    """Write the recording of a recipe to `path`; the same recipe makes the same bytes.
 
     Messages are made and written one by one, so that memory does not grow with its length.
     Raises RecordingError when the file cannot be written.

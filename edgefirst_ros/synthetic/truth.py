@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground truth of a synthetic recording, as formulas: nothing here grows with its length."""
+"""Ground truth of a synthetic recording, as formulas: memory does not grow with its length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgefirst_ros.synthetic.scene import LABELS, TRANSFORMS, Scene, Thing, Tran
 
 @dataclass(frozen=True)
 class Truth:
-    """Facts about the recording at `path`. Times are true ns since the epoch; `recipe.clock` gives the device's."""
+    """Facts about the recording at `path`. Times are true ns since the epoch; `recipe.clock` returns the device's."""
 
     path: Path
     recipe: Recipe

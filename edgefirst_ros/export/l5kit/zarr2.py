@@ -40,7 +40,7 @@ def write_group(path: Path, attributes: dict[str, Any]) -> None:
 
 
 class Writer:
-    """An array that grows at its end; nothing but the last chunk is held. Raises StorageError."""
+    """An array that grows at its end; only its last chunk is in memory. Raises StorageError."""
 
     def __init__(self, path: Path, dtype: np.dtype[np.void], chunk: int) -> None:
         """`chunk`: records of a chunk."""
@@ -64,7 +64,7 @@ class Writer:
                 self._save(self.length // len(self._waiting) - 1)
 
     def close(self) -> None:
-        """Write what is held, and what the array is."""
+        """Write the last chunk, and the metadata of the array."""
         left = self.length % len(self._waiting)
         if left:
             self._waiting[left:] = np.zeros(1, self._dtype)  # a chunk is always whole
@@ -90,7 +90,7 @@ class Writer:
 
 
 class RecordArray:
-    """An array of records. Raises DatasetError where it is not what the specification says."""
+    """An array of records. Raises DatasetError where it violates the specification."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """COCO: writes instances.json and the pictures, and reads boxes, rings, runs and crowds.
 
-Source: cocodataset.org, "Data format"; pycocotools; LVIS ("neg_category_ids"). Keys that COCO does not know are ours,
-and passed over by its readers: they let labels come back with what they had.
+Source: cocodataset.org, "Data format"; pycocotools; LVIS ("neg_category_ids"). Keys that COCO does not know are ours;
+its readers ignore them. With them an import restores the other columns.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def export(
 ) -> None:
     """Write a dataset into the empty folder `out`: instances.json, with `by_group` one a group, and images/.
 
-    `pictures` is one of MODES; `unlooked`: samples that nobody processed too, as pictures of nothing. Raises
-    UsageError, DatasetError, StorageError.
+    `pictures` is one of MODES; `unlooked`: also unprocessed samples, as pictures without objects. Raises UsageError,
+    DatasetError, StorageError.
     """
     check_mode(dataset, pictures)
     rows = LabelRows(dataset, report)
@@ -542,7 +542,7 @@ def mask_of(runs: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def unpacked(text: str) -> list[int]:
-    """Return the runs in the text that COCO packs them into. Raises ValueError where it is none."""
+    """Return the runs in the text that COCO packs them into. Raises ValueError where it is not such a text."""
     found: list[int] = []
     number = shift = 0
     for character in text:

@@ -38,10 +38,10 @@ class ForeignPicture:
 
 @dataclass(slots=True)
 class ForeignLabels:
-    """Labels as they were read: `categories` by name, with `id`; `lost`: what is not as the form says, by reason.
+    """Labels as they were read: `categories` by name, with `id`; `lost`: entries that violate the format, by reason.
 
     `keys`: values of keys that have no place, by name; `frequencies`: LVIS's groups by label; `federated`: labels state
-    what is absent from a picture, so nothing is inferred from what they leave out.
+    which classes are absent from a picture, so a missing label does not mean absence.
     """
 
     source: Path
@@ -58,7 +58,7 @@ class ForeignLabels:
         self.keys[name if name in self.keys or len(self.keys) < MOST_KEYS else "other keys"] += 1
 
     def category(self, name: Any, number: Any, known: Mapping[str, Any] | None = None) -> str:
-        """Add a category. Raises DatasetError where it is none, or another has its name or number."""
+        """Add a category. Raises DatasetError where it is not a category, or another has its name or number."""
         if not isinstance(name, str) or type(number) is not int or not 0 <= number < 1 << 32:
             raise DatasetError(f"{self.source}: category {str(name)[:80]!r} has the id {str(number)[:80]!r}")
         text: str = name.encode("utf-8", "replace").decode()  # half a surrogate pair, which no table can hold

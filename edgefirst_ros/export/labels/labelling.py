@@ -77,7 +77,7 @@ class Labelled:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is there, 3 when labels were lost."""
+        """0 when complete, 3 when labels were lost."""
         return 3 if self.lost else 0
 
     def plain(self) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def label(
     """Bring labels in the form "coco" or "yolo" into the annotations of a dataset; the container is not touched.
 
     Pictures are matched by name (SEQUENCE_FRAME, in any folder, with any suffix), in a dataset of one sequence also by
-    the frame number only. In the samples that the labels name `join` adds them to the rows there are, and `replace`
-    puts them instead: an imported row keeps from the row that it matches (same label, overlap of at least
-    LEAST_OVERLAP) the columns that the labels do not carry, and rows that the form cannot carry stay. Other samples
-    keep theirs. A sample that is named without annotations has none, and that is known (`neg_label_indices`), unless
-    the labels state themselves what is absent; with `skip_empty` it stays as it is.
+    the frame number only. In the samples that the labels name `join` adds them to the existing rows, and `replace`
+    overwrites these: an imported row keeps from the row that it matches (same label, overlap of at least LEAST_OVERLAP)
+    the columns that the labels do not carry, and rows that the form cannot carry stay. Other samples keep theirs. A
+    sample that is named without annotations is known to be empty (`neg_label_indices`), unless the labels state
+    themselves which classes are absent; with `skip_empty` it stays as it is.
 
     Args:
         dataset: Dataset, or its path.
@@ -115,18 +115,18 @@ def label(
         labels: File or folder of the labels.
         replace: Replace the rows of the samples that are named.
         join: Keep these rows, and add the labels.
-        renumber: Give labels the `label_index` that rows which stay have for them, where the two differ.
+        renumber: Use for labels the `label_index` that rows which stay have for them, where the two differ.
         skip_empty: Leave samples that are named without annotations as they are.
-        dry_run: Change nothing.
-        progress: Reports what is done.
+        dry_run: Do not change any file.
+        progress: Called with (step, done, total).
 
     Returns:
-        What was imported, replaced, kept and lost. The table before stays as NAME.arrow.before-label.
+        Numbers of rows imported, replaced, kept and lost. The table before stays as NAME.arrow.before-label.
 
     Raises:
-        UsageError: There are rows already and neither `replace` nor `join` is set, labels are numbered otherwise than
-            in rows that stay, or the form is unknown; no file changes.
-        DatasetError: The labels cannot be read, or none of their pictures is a sample; no file changes.
+        UsageError: The dataset has rows already and neither `replace` nor `join` is set, labels are numbered otherwise
+            than in rows that stay, or the form is unknown; no file changes.
+        DatasetError: The labels cannot be read, or not one of their pictures is a sample; no file changes.
     """
     if form not in READERS:
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(READERS)}")

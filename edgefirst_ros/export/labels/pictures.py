@@ -58,9 +58,9 @@ class LabelRows:
     """Reads all annotations. Raises DatasetError where they cannot be read.
 
     `table`: those that are one, by sample, with every column; `boxes`: (N, 4) [cx, cy, w, h] normalised, NaN where a
-    row has none; `annotated`: samples that have one; `first`: a row by sample of those that columns of the sample are
-    asked of; `labels`: names by index; `columns`: those that the file has, `own_columns` those of the annotations
-    themselves; `metadata`: text by key. Not `indexed`, labels without an index get none.
+    row has no box; `annotated`: samples that have one; `first`: one row by sample, for columns of the sample; `labels`:
+    names by index; `columns`: those that the file has, `own_columns` those of the annotations themselves; `metadata`:
+    text by key. Unless `indexed`, labels without an index stay so.
     """
 
     def __init__(self, dataset: Dataset, report: LossReport, *, indexed: bool = True) -> None:
@@ -103,7 +103,7 @@ class LabelRows:
         return self.table["polygon"][row : row + 1].to_list()[0] or []
 
     def mask(self, row: int) -> bytes | None:
-        """Return the PNG file of the mask of a row that is one of an object, and none of classes."""
+        """Return the PNG file of the mask of a row if it is one of an object, not of classes."""
         data: bytes | None = self.table["mask"][row]
         return data if self.table["label"][row] is not None else None
 
@@ -176,10 +176,10 @@ def stem_of(key: Key) -> str:
 
 
 def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlooked: bool) -> list[LabelledPicture]:
-    """Return the pictures that labels go out with, in the order of the samples.
+    """Return the pictures to export with labels, in the order of the samples.
 
-    Those that nobody processed are dropped, unless `unlooked`: without labels they would say that there is nothing.
-    Looked at is what has a stamp of the model, an annotation, or labels that are verified to be absent.
+    Unprocessed ones are dropped, unless `unlooked`: without labels they would count as empty. A sample is processed if
+    it has a stamp of the model, an annotation, or labels that are verified to be absent.
     Raises DatasetError where a picture cannot be read, or its name would lead elsewhere.
     """
     looked = _looked(dataset, rows)
@@ -210,7 +210,7 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlook
 
 
 def check_mode(dataset: Dataset, mode: str) -> None:
-    """Raise UsageError for a mode that is not known, or links to what are not files."""
+    """Raise UsageError for an unknown mode, or links to members that are not files."""
     if mode not in MODES:
         raise UsageError(f"unknown mode of pictures {mode!r}; known: {', '.join(MODES)}")
     if mode == "link" and dataset.paths.layout == "zip":
@@ -284,9 +284,9 @@ def _sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
 
 
 def size_of(sample: Sample) -> tuple[int, int] | None:
-    """Return width and height of the picture of a sample: what the table of frames says, else the picture itself.
+    """Return width and height of the picture of a sample: from the table of frames, else from the picture itself.
 
-    None where neither is there.
+    None where neither has them.
     """
     size = sample.row.get("size")
     if isinstance(size, list) and len(size) == 2 and all(isinstance(value, int) and value > 0 for value in size):

@@ -76,9 +76,9 @@ def export(
 ) -> None:
     """Write a dataset into the empty folder `out`: data.yaml, images/GROUP and labels/GROUP.
 
-    `segment`: outlines instead of boxes; `pictures` is one of MODES; `unlooked`: samples that nobody processed too,
-    as pictures of nothing; `single_group`: also without pictures in group train or val, which then are the same.
-    Raises UsageError, also without such pictures, DatasetError, StorageError.
+    `segment`: outlines instead of boxes; `pictures` is one of MODES; `unlooked`: also unprocessed samples, as pictures
+    without objects; `single_group`: also without pictures in group train or val, which then are the same. Raises
+    UsageError, also without such pictures, DatasetError, StorageError.
     """
     check_mode(dataset, pictures)
     rows = LabelRows(dataset, report)
@@ -183,7 +183,7 @@ class _Lines:
 def join(rings: Sequence[Ring]) -> list[float]:
     """Return several rings as one: each is gone round, and the way between two of them is gone back.
 
-    It encloses what they enclose, a ring within another being a hole. `part` gives them back.
+    It encloses the same area, a ring within another being a hole. `part` returns the rings.
     """
     if len(rings) == 1:
         return list(rings[0])
@@ -249,7 +249,7 @@ def _report(
 def read_yolo(path: Path) -> ForeignLabels:
     """Read data.yaml, or the folder that holds it, and the labels below it: labels/*.txt, train/labels/*.txt and so on.
 
-    Raises DatasetError where that is not what there is, too much, or a file is not a regular one.
+    Raises DatasetError where it has another form, is too large, or a file is not a regular one.
     """
     file = path / DATA if path.is_dir() else path
     found = ForeignLabels(path)

@@ -46,9 +46,9 @@ KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "i
 def camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
     """NCore's model of a camera whose pictures have `size` (width, height).
 
-    Where camera_info is of another size, with the same proportions, it is scaled. The shutter, which it does not
-    tell, is given as global: start and end of a picture are its one stamp. Raises DatasetError for intrinsics that
-    cannot be of this camera, and for a distortion that NCore does not have.
+    Where camera_info is of another size, with the same proportions, it is scaled. The shutter, missing there, is
+    written as global: start and end of a picture are its one stamp. Raises DatasetError for intrinsics that cannot be
+    of this camera, and for a distortion that NCore does not have.
     """
     lib = library()
     said = (info.get("width") or size[0], info.get("height") or size[1])
@@ -251,7 +251,7 @@ class LabelComponents:
         return found if found.dtype == np.bool_ else found > found.dtype.type(self._level * np.iinfo(found.dtype).max)
 
     def add(self, marks: Marks, stamp_us: int) -> None:
-        """Put what was prepared of a sample."""
+        """Add the prepared data of a sample."""
         self._tally["masks without a place"] += marks.misplaced
         if marks.instances is not None:
             self._writer("instance", np.uint16).store_label(marks.instances, stamp_us, {"instances": marks.told})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official library, loaded at the first use; our own components in its terms; its stores, opened with limits.
 
-Stores of others may be made to do harm: the library and zarr unpack with any codec that a store names, and allocate
-what an array declares. Source: ncore 19.8.3, ncore/impl/data/stores.py (IndexedTarStore,
+Stores of others may be made to do harm: the library and zarr unpack with any codec that a store names, and allocate as
+much as an array declares. Source: ncore 19.8.3, ncore/impl/data/stores.py (IndexedTarStore,
 ConsolidatedCompressedMetadataStore); Zarr storage specification version 2; c-blosc, README_CHUNK_FORMAT.
 """
 
@@ -49,7 +49,7 @@ LARGE, PACKED = 1 << 26, 64
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn whatever the library, zarr and Pillow raise on broken stores inside into a DatasetError."""
+    """Turn any error that the library, zarr and Pillow raise on broken stores into a DatasetError."""
     try:
         yield
     except EdgeFirstError:
@@ -158,7 +158,7 @@ def _bytes_into(group: Any, name: str, data: bytes) -> None:
 
 
 def check_size(store: Path) -> None:
-    """Raise an exception where index or metadata are larger, unpacked, than all that they can tell of.
+    """Raise an exception where index or metadata are larger, unpacked, than the store can need.
 
     They name every entry of a store, and repeat those of metadata; an entry takes a block at least.
     """
@@ -192,7 +192,7 @@ def _unpacked(store: Path, data: bytes, most: int) -> bytes:
 def guard(reader: Any) -> list[Any]:
     """Raise an exception where an array of a sequence is packed otherwise than NCore packs, or is too large.
 
-    Afterwards what is read of it raises one where a chunk is not as large as the array says. Returns the stores, for
+    Afterwards a read of it raises one where the size of a chunk differs from that of the array. Returns the stores, for
     them to be closed.
     """
     import zarr  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -270,9 +270,9 @@ OPEN = 8
 
 
 def find_sequences(source: Path, report: LossReport) -> list[list[Path]]:
-    """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none.
+    """The stores of each sequence below a path, or of that of one store or summary.
 
-    Links to folders on the way are not followed, which is stated in the report.
+    Raises DatasetError without one. Links to folders on the way are not followed, which is stated in the report.
     """
     if _is_store(source):
         base = source.name.partition(".ncore4")[0]

@@ -63,18 +63,18 @@ COLUMNS = ("label", "label_index", "box2d", "box2d_score")
 
 
 def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
-    """Write a dataset for each camera of each NCore sequence in `source`, as far as it has a place for what they hold.
+    """Write a dataset for each camera of each NCore sequence in `source`, as far as it has a place for their data.
 
     Args:
         source: a folder that holds stores at any depth, or one store, or the summary of a sequence.
         out: an empty folder.
-        limits: limits of what is written.
+        limits: limits of the dataset.
         report: gets the losses.
         progress: is called with each picture.
 
     Raises:
-        DatasetError: there is no camera, something cannot be read, or a store holds a link.
-        UsageError: the library is not there.
+        DatasetError: a camera is missing, a file cannot be read, or a store holds a link.
+        UsageError: the library is missing.
     """
     found = find_sequences(source, report)
     stores = [store for stores in found for store in stores]
@@ -392,7 +392,7 @@ class Pictures:
                 tally["labels"] += source.labels_count
 
     def size(self, data: Any) -> tuple[int, int] | None:
-        """Width and height of a picture; None where it is none."""
+        """Width and height of a picture; None where it is not one."""
         try:
             width, height = data.get_decoded_image().size
         except Exception:  # noqa: BLE001  # Pillow's own kinds of OSError, SyntaxError, ValueError and more

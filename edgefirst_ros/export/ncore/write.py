@@ -236,7 +236,7 @@ class Preparation:
         return self._start <= stamp_ns // MICROSECOND < self._stop
 
     def make(self, task: SampleTask) -> PreparedSample:
-        """Read a sample, and make of it what goes into the stores. Raises DatasetError. Threads may share this."""
+        """Read a sample, and prepare its entries of the stores. Raises DatasetError. Threads may share this."""
         dataset = self._drive.dataset
         rows = self._annotations.slice(*self._places.get(task.sample.key, (0, 0))).to_dicts()
         members = []

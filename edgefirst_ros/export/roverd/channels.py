@@ -77,7 +77,7 @@ class RawWriter:
         self._behind = WriteBehind(self._file.fileno())
 
     def append(self, values: ArrayLike) -> None:
-        """Add an entry; what it does not have at its end is zero."""
+        """Add an entry; a shorter one is filled with zeros."""
         data = np.ascontiguousarray(values, self._dtype)
         self._file.write(data.view(np.uint8).data if data.size else b"")
         missing = self._size - data.nbytes
@@ -178,7 +178,7 @@ class ChannelReader:
             raise DatasetError(f"{folder / META}: is not a description of channels: {error!r}") from error
 
     def described(self, name: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
-        """(format, type, shape) of a channel that is to be there."""
+        """(format, type, shape) of a required channel."""
         if name not in self.channels or Path(name).name != name:
             raise DatasetError(f"{self.folder}: has no channel {name!r}")
         return self.channels[name]
@@ -454,7 +454,7 @@ class VideoWriter:
             raise StorageError(f"{self._path}: cannot write: {error}") from error
 
     def close(self) -> None:
-        """Complete the file; closing twice does nothing."""
+        """Complete the file; a second call has no effect."""
         try:
             self._file.close()
         except self._errors as error:

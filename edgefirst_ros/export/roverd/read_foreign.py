@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads traces of roverd as a dataset, as far as it has a place for what they hold."""
+"""Reads traces of roverd as a dataset, as far as it has a place for their data."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     Args:
         source: a trace, or a folder that holds traces at any depth.
         out: an empty folder.
-        limits: limits of what is written.
+        limits: limits of the dataset.
         report: gets the losses.
         progress: is called with each sample.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a dataset as traces of roverd: OUT/SEQUENCE with config.yaml, edgefirst.schema.yaml, a folder for each sensor.
 
-Folders with `_` hold what was made from sensors by interpolation. The radar cube is `radar_cube`: it has ranges and
-Doppler bins, and is not a raw I/Q, as roverd's `radar` is.
+Folders with `_` hold data interpolated from sensors. The radar cube is `radar_cube`: it has ranges and Doppler bins,
+and is not a raw I/Q, as roverd's `radar` is.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class SensorTrace(ABC):
             self._closing.callback(channel.close)
 
     def close(self) -> list[str]:
-        """Complete the folder; returns the names of its channels, none without an entry."""
+        """Complete the folder; returns the names of its channels, empty without an entry."""
         self._closing.close()
         if not self.stamps:
             return []

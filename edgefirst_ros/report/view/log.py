@@ -293,7 +293,7 @@ def _transform(pose: Any) -> Any:
 
 
 def blueprint(entities: Collection[str]) -> Any:
-    """Return the layout for the entities that there are: `camera`, `camera-left`, `lidar`, `cube`, `map`, `skew`."""
+    """Return the layout for the existing entities: `camera`, `camera-left`, `lidar`, `cube`, `map`, `skew`."""
     import rerun.blueprint as rrb
 
     left: list[Any] = []

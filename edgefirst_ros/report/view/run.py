@@ -63,7 +63,7 @@ def view(
 ) -> Viewed:
     """Show a dataset or recording; returns when the viewer ends, or at once with `save`.
 
-    `frame`: that sample of each sequence alone; `web`: in a browser, served to only this machine; `only`: names of
+    `frame`: only that sample of each sequence; `web`: in a browser, served to only this machine; `only`: names of
     `SENSORS`; `join`: all are files of one recording; `settings`: how a recording becomes samples, as of a conversion,
     and the limits of a dataset. Raises DatasetError, RecordingError or UsageError; then no file was written.
     """

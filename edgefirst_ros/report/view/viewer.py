@@ -36,7 +36,7 @@ class _Ends:
             raise _EndedError
 
     def wait(self, child: subprocess.Popen[bytes]) -> bytes:
-        """Return what the child says, once it has ended; raises _EndedError where a signal comes, or came before."""
+        """Return the child's stderr, once it has ended; raises _EndedError where a signal comes, or came before."""
         try:
             self.raises = True
             if self.came:

@@ -38,10 +38,10 @@ libavcodec does not look where a slice ends, and decodes zeros for the rest of t
 
 
 class Decoder:
-    """A decoder of one thread, so that what it complains about can be laid at the door of the unit it was given.
+    """A decoder of one thread, so that each of its errors belongs to the unit it is decoding.
 
     `codec`: h264 or hevc. `kind`: software, or v4l2m2m or auto: the hardware's, which has to decode the first keyframe
-    as software does; software where it cannot, which `note` then says. Nothing is allocated for pictures of more than
+    as software does; software where it cannot, which `note` then says. It allocates no memory for pictures of more than
     `limits.picture_pixels` pixels: their units count as damaged.
     """
 
@@ -172,9 +172,9 @@ def open_hardware(codec: str) -> Any:
 
 
 def self_test(codec: str, keyframe: bytes, limits: Limits) -> str | None:
-    """Decode a keyframe in hardware and in software; return the fault with that of the hardware, "" for nothing.
+    """Decode a keyframe in hardware and in software; return the fault with that of the hardware, "" without one.
 
-    None where nothing can be said, because software cannot decode it either.
+    None where they cannot be compared, because software cannot decode it either.
     """
     import av
 
@@ -195,7 +195,7 @@ def self_test(codec: str, keyframe: bytes, limits: Limits) -> str | None:
 
 
 def difference(name: str, found: npt.NDArray[np.uint8], wanted: npt.NDArray[np.uint8]) -> str:
-    """Return in words how the luma (height, width) that a decoder gave differs from what it should be; "" if not."""
+    """Return in words how the luma (height, width) of a decoder differs from the expected one; "" if not."""
     if found.shape != wanted.shape:
         sizes = (f"{luma.shape[1]} x {luma.shape[0]}" for luma in (found, wanted))
         return f"the decoder {name} gave a picture of {' in place of '.join(sizes)}"

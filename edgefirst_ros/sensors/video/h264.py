@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""H.264: what its headers say, and what a gap in frame_num and a recovery point mean for the pictures after them.
+"""H.264: its headers, and the effect of a gap in frame_num and of a recovery point on the pictures after them.
 
 Source: ITU-T H.264 7.3 and 7.4.
 """

@@ -5,9 +5,9 @@ A picture is given only when it and everything it refers to came whole and was d
 never paired by counting: each unit enters the decoder with its number as pts, and the number is read back.
 
 Where all pictures or all keyframes are needed, GOPs (groups of pictures) are decoded side by side. A GOP begins with a
-unit after which nothing refers to earlier ones, so each has a `VideoReader` of its own, and the pictures are those
-that one reader would give for the whole stream. Only where parameter sets are damaged the one may withhold a picture
-that the other gives. A picture is encoded by the thread that decoded it, while it is in the cache of its core.
+unit after which no unit refers to earlier ones, so each has a `VideoReader` of its own, and the pictures are those that
+one reader would return for the whole stream. Only where parameter sets are damaged the two may differ in the pictures
+that they withhold. A picture is encoded by the thread that decoded it, while it is in the cache of its core.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class VideoReader:
     def picture(self, unit: AccessUnit, *, last: bool = False) -> Any:
         """Take the picture of a unit.
 
-        Returns an av.VideoFrame, a str that says why there is none, or None where more units must be pushed first;
+        Returns an av.VideoFrame, a str that says why it is missing, or None where more units must be pushed first;
         never None when `last` says that no more will come. Raises ValueError if it was used or skipped before.
         """
         self._drop_unwanted(unit.number)
@@ -274,11 +274,11 @@ class _Gop:
 class GopReader:
     """As `VideoReader`, by `threads` decoders in software (at most 16); `close` ends them.
 
-    `picture` gives None also where more units may be pushed while the picture is in the making. `keyframes_only`: only
-    these are requested. With `encode` pictures are what that function makes of an av.VideoFrame.
+    `picture` returns None also where more units may be pushed while the picture is in the making. `keyframes_only`:
+    only these are requested. With `encode` pictures are the results of that function for an av.VideoFrame.
 
-    Owns: one thread pushes, asks and skips, and alone changes `_last`, `_open`, `_sets` and `_waiting`; any may close.
-    What the threads of the GOPs share with it is changed under the lock of `_given`, `_pushed` and `_taken`: also
+    Owns: one thread pushes, asks and skips, and only it changes `_last`, `_open`, `_sets` and `_waiting`; any may
+    close. State shared with the threads of the GOPs is changed under the lock of `_given`, `_pushed` and `_taken`: also
     `given` and `finished` of a unit, and `outcome` once `given`.
     """
 
@@ -369,7 +369,7 @@ class GopReader:
     def picture(self, unit: AccessUnit, *, last: bool = False) -> Any:
         """Take the picture of a unit: as `VideoReader.picture`.
 
-        Raises what was raised while it was made, and ValueError if the reader is closed.
+        Raises the error of its making, and ValueError if the reader is closed.
         """
         if last:
             self._add_open(alone=False)
