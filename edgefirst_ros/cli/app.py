@@ -25,7 +25,7 @@ class Verb(NamedTuple):
     module: str
     """Module in `edgefirst_ros.cli`."""
     help: str
-    """First line of its help: the list of all verbs loads none of them."""
+    """First line of its help: the list of all verbs does not load them."""
     uses: str = ""
     """Tag of the settings that it uses, as `Command.uses`."""
     context: dict[str, Any] | None = None

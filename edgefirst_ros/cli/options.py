@@ -46,7 +46,7 @@ class Command(TyperCommand):
     """A verb. It has the options of the settings that it uses, before `--set`; its `--zenoh` needs no address."""
 
     uses: ClassVar[str] = ""
-    """Tag of the settings that the verb uses (`setting`), or `READ`; empty: it uses none."""
+    """Tag of the settings that the verb uses (`setting`), or `READ`; empty: without settings."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters of the verb and those of the settings."""

@@ -15,7 +15,7 @@ from edgefirst_ros.errors import UsageError
 LONGEST_CONFIGURATION = 1 << 17
 """Largest settings file, bytes."""
 LARGEST_CONFIGURATION = 10_000
-"""Most values in a file, with every alias and merge key counted as what it expands to."""
+"""Most values in a file, with every alias and merge key counted by its expansion."""
 WHOLE_NUMBER, LONGEST_NUMBER = "tag:yaml.org,2002:int", 40
 """Tag of a whole number, and the most characters it may have."""
 

@@ -49,7 +49,7 @@ COLUMNS = frozenset(ANNOTATION_ROWS.names)
 STAMP = ANNOTATION_ROWS.get_field_index("timestamp")
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
 RANDOM = 4
-"""Version of the random UUIDs that a device gives its tracks: equal ones in two datasets are the same track."""
+"""Version of the random UUIDs that a device assigns to tracks: equal ones in two datasets are the same track."""
 
 
 @dataclass
@@ -62,11 +62,11 @@ class MergeInput:
     version: str = schema.UNNAMED_VERSION
     metadata: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """Label -> its `label_index` in the merged dataset; empty if none changes."""
+    """Label -> its `label_index` in the merged dataset; empty without a change."""
     indices: Mapping[int, int] = field(default_factory=dict)
     """`label_index` -> that in the merged dataset, without a label beside it, if it changes."""
     values: Mapping[int, int] = field(default_factory=dict)
-    """Pixel value of masks of classes -> that in the merged dataset; empty if none changes."""
+    """Pixel value of masks of classes -> that in the merged dataset; empty without a change."""
     ids: dict[str, str] = field(default_factory=dict)
     """`object_id` -> that in the merged dataset, if it changes."""
     notes: list[str] = field(default_factory=list)

@@ -159,7 +159,7 @@ class GroupCounts:
 
 
 UNSTAMPED = -1
-"""Stands for the stamp of a sample that has none."""
+"""Placeholder for a missing stamp of a sample."""
 
 
 @dataclass(frozen=True)

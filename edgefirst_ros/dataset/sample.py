@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 1 << 26
 """Pictures of more pixels are rejected (an 8K picture has 2**25)."""
 MAX_SCANNED = 1 << 30
-"""A JPEG of more pixels times scans is rejected: a scan of a few bytes goes over all of them."""
+"""A JPEG of more pixels times scans is rejected: a scan of a few bytes covers all of them."""
 START_OF_SCAN = b"\xff\xda"
 
 

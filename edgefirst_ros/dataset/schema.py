@@ -101,7 +101,7 @@ FURTHER = (
     Column("occlusion", _U32),
     Column("status", CATEGORY),
 )
-"""Columns that other tools add to some files: carried along as they are, whatever the version, never filled here."""
+"""Columns that other tools add to some files: carried along as they are in every version, never filled here."""
 
 ALIASES = {"object_reference": "object_id"}
 """Older names of columns."""
@@ -229,7 +229,7 @@ Earlier versions do not have it."""
 POSE_COLUMNS = ("pose_position", "pose_orientation")
 """Frames columns that a table has only if they are filled."""
 LATER = (MODEL_TIMESTAMP, *POSE_COLUMNS)
-"""Frames columns that a table may lack: earlier versions do not have them."""
+"""Optional frames columns of a table: earlier versions do not have them."""
 
 FRAMES_METADATA = (
     "sources",

@@ -21,7 +21,7 @@ from edgefirst_ros.streams import CAMERA, of_kind
 SEQUENCES = "sequences"
 """Key of the metadata."""
 REFERENCE = "reference"
-"""Key of the reference topic among the topics of a sequence; companions go by their columns."""
+"""Key of the reference topic among the topics of a sequence; companions have the names of their columns."""
 MODEL, WITHOUT_STAMPS = "model", ("model_mask", "boxes3d")
 """Keys of the model's topics beside them; of which messages its masks and 3D boxes are no column says."""
 LEFT_OUT = "left_out"
@@ -30,9 +30,9 @@ CALIBRATION = ("camera_info", "static_transforms")
 POSE = ("pose_frame", "pose_source")
 """Keys that only sequences with poses have."""
 CAMERA_INFOS = "camera_infos"
-"""Key of the CameraInfo of other cameras of a rig, by their keys; only where there are any."""
+"""Key of the CameraInfo of other cameras of a rig, by their keys; only if it has any."""
 UNUSED, LACKING = "unused_topics", "missing"
-"""Keys of usable topics without a role, and of keys of the rig without a topic; only where there are any."""
+"""Keys of usable topics without a role, and of keys of the rig without a topic; only if it has any."""
 SOME = (LEFT_OUT, *POSE, CAMERA_INFOS, UNUSED, LACKING, "namespace")
 """Keys that only some datasets have."""
 KNOWN = (*FRAMES_METADATA, *POSE, CAMERA_INFOS, UNUSED, LACKING, "sequences", "merged", "left_out")
@@ -50,7 +50,7 @@ class SequenceCalibration(NamedTuple):
     static_transforms: Any
     """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}]."""
     calibration: str
-    """`given`, `identity` (a placeholder: transforms that turn nothing) or `missing`."""
+    """`given`, `identity` (a placeholder: transforms without rotation) or `missing`."""
     camera_infos: Mapping[str, Any] = MappingProxyType({})
     """The same of each other camera of the rig, by its key: `camera.left`."""
     sensor_frames: Mapping[str, str] = MappingProxyType({})

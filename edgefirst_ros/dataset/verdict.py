@@ -81,7 +81,7 @@ class Interval:
 
     sequence: str
     start: float
-    """s since the first sample of the sequence, what is between steps of its clock left out."""
+    """s since the first sample of the sequence, without the time between steps of its clock."""
     drive: float
     """The same as s of drive."""
     length: float

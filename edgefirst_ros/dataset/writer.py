@@ -127,7 +127,7 @@ class Sample:
     """(kind, buffers written one after the other), e.g. ("camera.jpeg", [header, body])."""
     frame_row: Mapping[str, object] = field(default_factory=dict)
     annotations: Sequence[Mapping[str, object]] = ()
-    """One row of NAME.arrow each; none: one row without label and geometry."""
+    """One row of NAME.arrow each; empty: one row without label and geometry."""
     common: Mapping[str, object] = field(default_factory=dict)
     """Columns of NAME.arrow equal on every row: size, location [lat, lon], pose [yaw, pitch, roll]."""
     batch: pa.RecordBatch | None = None

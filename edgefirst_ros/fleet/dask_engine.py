@@ -26,7 +26,7 @@ from edgefirst_ros.limits import processors
 MEMORY = "MEM"
 """Name of the resource of workers, in bytes."""
 RECORDS = "edgefirst-ros-fleet"
-"""Name of the events of a scheduler that tell what became of tasks; it keeps the last thousands."""
+"""Name of the events of a scheduler with the results of tasks; it keeps the last thousands."""
 LEAST_MEMORY = 768 << 20
 """Bytes a worker of a local cluster has at least, unless there are none for one."""
 CONNECT = 20
@@ -51,7 +51,7 @@ SELDOM: Mapping[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-"""What a local cluster does not do, or seldom.
+"""Services that a local cluster does not run, or seldom.
 
 Its HTTP servers know no page, as they ask for no certificate: any user of the machine could read names of recordings.
 With Dask's own settings (a sample of what runs every 10 ms, a tick every 20, figures of the machine every 500) an idle
@@ -76,7 +76,7 @@ class DaskEngine:
         self._numbers = itertools.count()
         self._counted = float("-inf"), (0, 0)
         self._seen = time.monotonic()
-        """Last time there was a worker."""
+        """Last time with a worker."""
         self._memory = self._least_memory()
 
     @property

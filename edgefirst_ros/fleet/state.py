@@ -141,7 +141,7 @@ class RecordingState(Strict):
     longitude: float | None = None
     group: str | None = None
     loss: str | None = None
-    """What of the recording was lost, in words."""
+    """Lost parts of the recording, in words."""
     error: str | None = None
 
     @property

@@ -46,7 +46,7 @@ REPLACED = "was replaced during the work"
 SHARE = 3
 """Number of timeouts of a single request within that time."""
 PAUSES = 0.2, 5.0
-"""The first pause before it is asked again, and the longest, s."""
+"""The first pause before a repeated request, and the longest, s."""
 MOST_SAID = 300
 _STATUS = re.compile(r"status code: (\d{3}[^:\n<]*)")
 _CODE, _MESSAGE = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")

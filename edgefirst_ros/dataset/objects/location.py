@@ -16,9 +16,9 @@ _SQUEEZED = re.compile(r"^(s3|gs|az):/{1,2}")
 """The URI of a bucket, also as `Path` writes it."""
 _FILE = re.compile(r"^file:/(?!/)")
 PATIENCE = 60.0
-"""Storage is given up when it has given nothing for so long, s."""
+"""Storage is given up after this time without an answer, s."""
 BLOCK = 1 << 20
-"""Bytes that are handed on at once, and that storage must give or take within its patience."""
+"""Bytes of one transfer, which storage must send or receive within its patience."""
 
 
 class ReplacedError(ObjectStoreError):

@@ -231,7 +231,7 @@ class _Bounded(io.FileIO):
             self._end = count_stream(self.fileno(), size, Budget.of_file(path, size, DEFAULT_LIMITS))
         cut = start[:4] == b"\xff\xff\xff\xff" and 8 + int.from_bytes(start[4:], "little") > size
         self.is_cut_in_schema = len(start) < 8 or not any(start) or cut
-        """True if it ends within its schema, or a power cut left nothing but zeros of it: it has no rows."""
+        """True if it ends within its schema, or a power cut left only zeros of it: it has no rows."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         with reporting(self._path, "read"):  # Arrow lets its own OSError tell that a file was cut

@@ -250,7 +250,7 @@ class Recovery:
     members_missing: int = 0
     """Missing members of samples that stay."""
     told_by: str = "journal"
-    """What has the rows: `journal`, or `tables` of a finished dataset that was cut."""
+    """Source of the rows: `journal`, or `tables` of a finished dataset that was cut."""
     kept: dict[Path, Path] = field(default_factory=dict)
     """{journal that is not understood: where it stays}."""
     notes: list[str] = field(default_factory=list)

@@ -266,7 +266,7 @@ class UnfinishedState(enum.Enum):
     """State of an unfinished dataset."""
 
     OPEN = "open"
-    """Locked and read; nothing of it has changed."""
+    """Locked and read, not changed yet."""
     COMPLETED = "completed"
     """Its container is complete; the lock is still held."""
     HANDED_OVER = "handed over"
@@ -282,7 +282,7 @@ class Handover:
     lock: int
     """Descriptor that holds the lock until it is closed."""
     point: Checkpoint
-    """The last commit of which nothing is missing."""
+    """The last complete commit."""
 
 
 class UnfinishedDataset:

@@ -16,7 +16,7 @@ _STEP = 1 << 20
 _FAT = ("vfat", "msdos")
 _FAT_LARGEST = (1 << 32) - 1
 _AHEAD = 3.0
-"""s of growth that the free space must cover besides what is to be kept: until the next check, and queued samples."""
+"""s of growth that the free space must cover in addition to `keep`: until the next check, and queued samples."""
 
 
 class Reserve:

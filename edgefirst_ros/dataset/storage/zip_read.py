@@ -253,7 +253,7 @@ _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error
 
 
 Upcoming: TypeAlias = "Callable[[], Iterator[Mapping[str, str]]]"
-"""Gives {kind: member} of the samples that are read next."""
+"""Returns {kind: member} of the samples that are read next."""
 
 
 class Container(Protocol):

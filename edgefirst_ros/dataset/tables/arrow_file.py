@@ -353,7 +353,7 @@ def _view_sizes(array: pa.Array) -> NDArray[np.int64]:
 
 
 ROWS_AT_ONCE = 1 << 14
-"""Rows that `TableFile.frames` gives at a time, or some more."""
+"""Rows that `TableFile.frames` yields at a time, or some more."""
 ARROW_MAGIC = b"ARROW1"
 PARQUET_MAGIC = b"PAR1"
 ROWS = 65536

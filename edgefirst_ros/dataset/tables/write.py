@@ -278,7 +278,7 @@ def _outlines(batch: pa.RecordBatch) -> pa.Array:
 
 FORMS = (".arrow", ".parquet", ".json")
 ROWS = {".arrow": 1024, ".parquet": 1 << 14, ".json": 1 << 13}
-"""Rows of a batch; fixed, so that equal rows give equal bytes."""
+"""Rows of a batch; fixed, so that equal rows have equal bytes."""
 
 
 class _Writer(Protocol):

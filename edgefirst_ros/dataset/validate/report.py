@@ -44,11 +44,11 @@ class Repair:
     """Repair by `--fix` for a rule, a column at a time."""
 
     said: str
-    """What was done, with {} for the column."""
+    """Description of the repair, with {} for the column."""
     mend: Mapping[str, Callable[[Any], tuple[Any, int]]]
     """{column: function}: an Arrow array with broken values made good or null, and how many; others stay bit by bit."""
     fits: Callable[[Any], bool] = lambda _: True
-    """Whether it is for a column of this Arrow type."""
+    """True if it is for a column of this Arrow type."""
 
 
 @dataclass(frozen=True)
