@@ -28,39 +28,20 @@ PATTERNS = {
 }
 PROSE = {"mean": 14.0, "long": 2.0, "pattern": 2.0}
 """README and pages: most words a sentence, most sentences of over 30 words (%), most texts with one pattern (%)."""
-DOCSTRINGS = {
-    "clause as noun": 153,
-    "begins with what": 30,
-    "nobody": 168,
-    "goes": 18,
-    "lies": 13,
-    "alone": 22,
-    "told": 18,
-    "behind": 4,
-    "gives": 47,
-    "anew": 16,
-    "passive": 17,
-    "there is": 63,
-    "is no": 32,
-    "look": 2,
-}
+DOCSTRINGS = {"anew": 1}
 MESSAGES = {
-    "clause as noun": 10,
-    "begins with what": 0,
-    "nobody": 18,
+    "clause as noun": 6,
+    "nobody": 15,
     "goes": 3,
-    "lies": 9,
-    "alone": 3,
-    "told": 0,
-    "behind": 0,
-    "gives": 5,
+    "lies": 1,
+    "gives": 4,
     "anew": 1,
-    "passive": 11,
-    "there is": 19,
-    "is no": 8,
-    "look": 3,
+    "passive": 3,
+    "there is": 16,
+    "is no": 1,
+    "look": 1,
 }
-"""Most docstrings and messages with each pattern: lower them when you rewrite some."""
+"""Most docstrings and messages with each pattern, 0 where it is absent: lower them when you rewrite some."""
 
 
 def plain(text):
