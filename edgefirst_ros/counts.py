@@ -101,7 +101,7 @@ class Counts:
         self._lock = threading.Lock()
         self.topics: defaultdict[str, TopicCount] = defaultdict(TopicCount)
         self.examples: dict[tuple[str, str], str] = {}
-        """(topic, reason) -> what was wrong with the first message dropped for it, where that was stated."""
+        """(topic, reason) -> the stated fault of the first message dropped for it."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Counts:
@@ -177,7 +177,7 @@ UNITS: Mapping[str, str] = {
     "reporting": "reports",
     "datasets": "datasets",
 }
-"""First word of a step -> unit of what is counted."""
+"""First word of a step -> unit of its count."""
 
 
 def quiet(what: str, done: int, of: int) -> None:

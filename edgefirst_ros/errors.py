@@ -33,7 +33,7 @@ def describe_any(error: BaseException) -> str:
     text = text_of(error)
     if is_out_of_memory(error):
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
-    if isinstance(error, OSError):  # a disk or a folder that refuses is no fault of the program
+    if isinstance(error, OSError):  # the fault of a disk or a folder, not of the program
         return f"the system refuses: {text}"
     return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb says where"
 

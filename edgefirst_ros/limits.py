@@ -87,7 +87,7 @@ def _cpu_quotas(root: Path) -> Iterator[tuple[int, int]]:
         if controllers and "cpu" not in controllers.split(","):
             continue
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
-        group = PurePosixPath(path.lstrip("/"))  # in a container it may be that of the host: only "." is there then
+        group = PurePosixPath(path.lstrip("/"))  # in a container it may be that of the host: only "." exists then
         for mount in (controllers, "cpu") if controllers else ("", "unified"):
             for folder in (group, *group.parents):
                 match " ".join(_text(root / "sys/fs/cgroup" / mount / folder / name) for name in names).split():
@@ -108,7 +108,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 KEPT = 64 << 20
 """Free memory that stays for reuse, bytes."""
 LARGEST_KEPT = 32 << 20
-"""Largest buffer that is taken from kept memory, bytes."""
+"""Largest buffer that kept memory serves, bytes."""
 
 
 def keep_buffers() -> None:
@@ -126,14 +126,14 @@ def keep_buffers() -> None:
 
 
 RATIO = 16
-"""A file may unpack to so many times its size in any case, whatever the limits."""
+"""A file may always unpack to so many times its size, even beyond the limits."""
 BYTES_PER_ROW = 2
-"""The rows of a file that may be there whatever the limits: those of a real table take more bytes than this, packed."""
+"""A file may always have a row per so many bytes, even beyond the limits: packed rows of real tables take more."""
 BYTES_PER_VALUE = 8
-"""Bytes that a value counts for at least: nulls take none in a file, but do in memory."""
+"""Least bytes that a value counts for: nulls take 0 bytes in a file, but not in memory."""
 SETTABLE = "raise the setting {0}"
 IMPORT_RATIO = 100
-"""Bytes that may come out of each byte of an import, whatever the limits."""
+"""Each byte of an import may always unpack to so many, even beyond the limits."""
 
 
 class Budget:

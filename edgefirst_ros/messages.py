@@ -185,7 +185,7 @@ class SpaceBox(NamedTuple):
     label: str
     """Empty without one."""
     track: str
-    """Name of what it is in all messages; empty without one."""
+    """Name of the subject in all messages; empty without one."""
 
 
 class Cubes(NamedTuple):
@@ -217,7 +217,7 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
 
 @functools.cache
 def _codec(schema: str) -> Any:
-    """Return the class that reads a type: the vendor codec's, or our own; None where only its text can tell."""
+    """Return the class that reads a type: the vendor codec's, or our own; None if only its text describes it."""
     if schema in OWN:
         return OWN[schema]
     package, _, name = schema.partition("/msg/")
@@ -231,7 +231,7 @@ def _codec(schema: str) -> Any:
 
 @functools.cache
 def _foreign_decoder(schema: str, definition: bytes) -> Any:
-    """Return a decoder of mcap-ros2-support for a type the vendor's codec lacks, made from its text, or None."""
+    """Return a decoder of mcap-ros2-support for a type missing from the vendor's codec, made from its text, or None."""
     if not definition.strip() or len(definition) > LONGEST_DEFINITION:
         return None
     from mcap.records import Schema
@@ -240,7 +240,7 @@ def _foreign_decoder(schema: str, definition: bytes) -> Any:
     record = Schema(id=1, name=schema, encoding="ros2msg", data=definition)
     try:
         return DecoderFactory().decoder_for("cdr", record)
-    except Exception:  # noqa: BLE001  whatever it raises on text that is none; and not to be tried with every message
+    except Exception:  # noqa: BLE001  any error on invalid text; None is cached: no retry for every message
         return None
 
 
@@ -282,7 +282,7 @@ def decode(message: Message) -> Any:
         if decoder is None:
             raise ValueError("no decoder for this type, and its text does not define one")
         return decoder(_Whole(message.data))
-    except Exception as error:  # whatever a codec of another house raises on bad bytes, the message is not usable
+    except Exception as error:  # any error of a foreign codec on bad bytes: the message is not usable
         raise MessageError(UNDECODABLE, f"{message.topic}: {message.schema}: {error}") from error
 
 
@@ -365,7 +365,7 @@ class _ByteOrder:
     def _text(self) -> None:
         size = self._count()
         if not size:
-            raise ValueError(f"a text without an end at {self.at}")  # as in data of zeros alone
+            raise ValueError(f"a text without an end at {self.at}")  # as in data of only zeros
         self._numbers(1, size)
 
     def _numbers(self, size: int, count: int) -> None:

@@ -19,7 +19,7 @@ IMAGE = "sensor_msgs/msg/Image"
 FFMPEG = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 TILED = "edgefirst_ros/msg/TiledVideo"
-"""Four messages of video with one stamp, as `messages.join_tiles` joins them; nobody publishes it."""
+"""Four messages of video with one stamp, as `messages.join_tiles` joins them; never published."""
 CUBES = "edgefirst_ros/msg/Cubes"
 """Boxes in space with a pose of their own, as Foxglove's SceneUpdate has them; no other program publishes it."""
 TILES = ("tl", "tr", "bl", "br")
@@ -61,7 +61,7 @@ class Sensor(NamedTuple):
     key: str
     """Its name in settings, counts and reports: `radar.cube`."""
     topics: tuple[Topic, ...]
-    """Topics, the preferred one first; none for sensors that only other tools write."""
+    """Topics, the preferred one first; empty for sensors that only other tools write."""
     kinds: tuple[str, ...]
     """Kinds (suffixes) of its members, the usual one first: `radar.png`."""
     former: str
@@ -188,7 +188,7 @@ def companions() -> tuple[Sensor, ...]:
 INSTANCE = "[a-z0-9_]{1,32}"
 """Names of instances."""
 KNOWN = 4096
-"""Names whose records are remembered; what a foreign file names has no other bound."""
+"""Names whose records are remembered; names in a foreign file have no other bound."""
 _SEVERAL = {sensor.column or sensor.key: sensor for sensor in SENSORS if sensor.column or sensor is CAMERA}
 """Sensors of which a rig may have further instances, by the beginning of their columns."""
 _KEY = re.compile(rf"(?P<base>{'|'.join(re.escape(s.key) for s in _SEVERAL.values())})\.(?P<instance>{INSTANCE})")

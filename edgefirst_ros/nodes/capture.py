@@ -92,14 +92,14 @@ class CaptureNode(LifecycleNode):
         self._configured = False
         self._has_namesake = False
         self.finalized = False
-        """True if nothing can bring the node up again."""
+        """True if the node cannot come up again."""
         convert_numbers(self, MODELS)
         self.add_on_set_parameters_callback(self._change)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        callback_group = ReentrantCallbackGroup()  # what waits for the capture must not block other services
+        callback_group = ReentrantCallbackGroup()  # calls that wait for the capture must not block other services
         for verb in VERBS:
             self.create_service(Trigger, f"~/{verb}", self._answer(verb), callback_group=callback_group)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)  # ROS time may stand still
+        steady = Clock(clock_type=ClockType.STEADY_TIME)  # ROS time may stop
         self.create_timer(LOOK_EVERY, self.service.look, clock=steady)
         self.create_timer(1.0, self._diagnose, clock=steady)
 
@@ -177,7 +177,7 @@ class CaptureNode(LifecycleNode):
         return settings, live
 
     def _change(self, parameters: Sequence[Parameter]) -> SetParametersResult:
-        """Apply a change at run time, if it is accepted: ROS 2 Humble has no callback for what follows it."""
+        """Apply a change at run time, if it is accepted: ROS 2 Humble has no callback after a change."""
         result = check(self, parameters, MODELS)
         if result.successful:
             changes = {parameter.name: parameter.value for parameter in parameters}
@@ -202,7 +202,7 @@ class CaptureNode(LifecycleNode):
         self._look_for_namesake()
 
     def _look_for_namesake(self) -> None:
-        """Warn of another node with this one's name: an order would reach either of them, and nothing else says so."""
+        """Warn of another node with this one's name: an order would reach either of them without any other message."""
         nodes = self.get_node_names_and_namespaces()
         found = nodes.count((self.get_name(), self.get_namespace())) > 1
         if found and not self._has_namesake:
@@ -229,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         node = open_node(arguments, CaptureNode)
     except EdgeFirstError as error:
-        print(printable(f"edgefirst-ros capture: {error}"), file=sys.stderr)  # noqa: T201  there is no node to log it
+        print(printable(f"edgefirst-ros capture: {error}"), file=sys.stderr)  # noqa: T201  without a node no logger exists
         rclpy.try_shutdown()
         return error.exit_code
     executor = SingleThreadedExecutor()
@@ -243,7 +243,7 @@ def main(arguments: Sequence[str]) -> int:
         if not node.finalized:
             node.trigger_shutdown()
     until = time.monotonic() + 0.1
-    while time.monotonic() < until:  # answers to who asked for the shutdown, or before, may still be under way
+    while time.monotonic() < until:  # answers to the request for the shutdown, or earlier ones, may still be under way
         executor.spin_once(timeout_sec=0.02)
     node.service.finish()
     for publisher in node.events.values():

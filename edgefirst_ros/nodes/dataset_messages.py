@@ -38,7 +38,7 @@ from edgefirst_ros.streams import (
 POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
 """sensor_msgs/PointField datatypes of numpy types."""
 UNKNOWN = [-1.0] + [0.0] * 8
-"""First covariance value of what the sensor does not measure (sensor_msgs)."""
+"""Covariance of a quantity that the sensor does not measure: its first value is -1 (sensor_msgs)."""
 TYPES = {"camera": COMPRESSED_IMAGE, "cube": CUBE, "cloud": CLOUD}
 """Form of a sensor's members -> type of their messages."""
 OTHERS = {"/gps": FIX, "/imu": IMU, "/pose": POSE_STAMPED, "/model/boxes2d": DETECT}

@@ -34,7 +34,7 @@ ROS_OWN = "qos_overrides."
 
 
 def _expected(field: SettingField) -> str:
-    """Return what a field accepts, in words, with the ROS notation of maps, texts and unset values."""
+    """Describe the values that a field accepts, with the ROS notation of maps, texts and unset values."""
     extra = "" if "enum" in field.schema else EXTRA.get(field.schema["type"], "")
     text = field.expected.replace("a map or ", "") + extra
     return text if field.unset is None else f"{text}; unset: {field.unset!r}"
@@ -78,7 +78,7 @@ def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | Non
     another node, are not declared; returns the names of those that are given. Raises UsageError for a parameter that
     no model has (and names the nearest one), of the wrong type or outside its range.
     """
-    given: Mapping[str, Parameter[Any]] = node._parameter_overrides  # rclpy tells unused ones nowhere else
+    given: Mapping[str, Parameter[Any]] = node._parameter_overrides  # only here does rclpy show unused ones
     fields, foreign = setting_fields(*models), setting_fields(ignored) if ignored else {}
     unknown = [n for n in given if n not in fields and not node.has_parameter(n) and not n.startswith(ROS_OWN)]
     for name in unknown:

@@ -112,7 +112,7 @@ class ReadAhead:
                     self._held.append(message)
                     self._bytes += len(message.data)
                     self._changed.notify_all()
-        except BaseException as error:  # noqa: BLE001  it is raised again where the messages are asked for
+        except BaseException as error:  # noqa: BLE001  raised again for the reader of the messages
             self._error = error
         finally:
             with self._changed:

@@ -43,7 +43,7 @@ CLOCK_PERIOD = 10_000_000
 """ns between two messages on /clock."""
 REPORT_PERIOD = SECOND
 LAST_WAIT = 4.0
-"""s given to reliable subscribers at the end to receive what they miss; Fast DDS has a heartbeat every 3 s."""
+"""s given to reliable subscribers at the end to receive missing messages; Fast DDS has a heartbeat every 3 s."""
 DEPTH = 100
 """QoS depth: messages that a reliable subscriber may lag after, seconds of every topic."""
 TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Z][A-Za-z0-9]*)", re.ASCII)
@@ -232,7 +232,7 @@ class _Player:
             self._clock.publish(Clock(clock=Time(nanoseconds=max(0, at)).to_msg()))
         return self._next_clock
 
-    # ---- what is told ----------------------------------------------------------------------
+    # ---- diagnostics -----------------------------------------------------------------------
     def _report(self) -> None:
         """Publish diagnostics and log a line, once a second."""
         now = time.monotonic_ns()

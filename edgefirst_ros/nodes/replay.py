@@ -31,7 +31,7 @@ FAREWELL = 1.0
 MOST_NOTES = 20
 
 
-class _Stopped(Exception):  # noqa: N818  no error: somebody wants us to end
+class _Stopped(Exception):  # noqa: N818  not an error: a request to end
     """Raised inside the conversion after a signal."""
 
 
@@ -46,7 +46,7 @@ class _Report:
         self._what, self._done, self._of = "starting", 0, 0
         self._since = self._logged = self._began
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        node.create_timer(PERIOD, self.tick, clock=Clock(clock_type=ClockType.STEADY_TIME))  # ROS time may stand still
+        node.create_timer(PERIOD, self.tick, clock=Clock(clock_type=ClockType.STEADY_TIME))  # ROS time may stop
 
     def progress(self, what: str, done: int, of: int) -> None:
         """Note the progress, as `progress.Progress`; from any thread."""

@@ -76,7 +76,7 @@ class VerbLog:
 
     def _write(self, line: str, end: str) -> None:
         """Write over the status line, in one piece; the next line is written over one that ends in a return."""
-        with self._lock, contextlib.suppress(OSError):  # the reader may be gone; the capture goes on
+        with self._lock, contextlib.suppress(OSError):  # the reader may be gone; the capture continues
             print(line.ljust(self._shown), end=end, file=sys.stderr, flush=True)  # noqa: T201  threads log, too
             self._shown = len(line) if end == "\r" else 0
 
@@ -169,7 +169,7 @@ class Service:
             clock: Returns the time in s by which ages are reported; the monotonic clock if None.
             publish: Called with `finished` or `messages_lost` and JSON, for each finished dataset and new loss.
 
-        Raises UsageError for settings by which nothing can be recorded.
+        Raises UsageError for settings that cannot record anything.
         """
         check_capture(settings, live)
         self.session = CaptureSession(transport, settings, live, socket.gethostname(), log, namespace)
@@ -278,7 +278,7 @@ def describe_status(answer: Mapping[str, Any]) -> str:
 Ask = Callable[[str], list[dict[str, Any]]]
 """Sends a command; returns the answers of all captures that it reaches within `answer_time` s."""
 ASKING = 5.0
-"""s for which a command is sent again while nothing answers: discovery takes its time under load."""
+"""s for which a command is sent again until an answer comes: discovery is slow under load."""
 LONGEST = 60.0
 """Timeout of an answer in s: completing a dataset may take long."""
 

@@ -32,7 +32,7 @@ DIAGNOSE_EVERY = 1.0
 """s between two diagnostics."""
 JSON = "application/json"
 TIMEOUT = "Timeout"
-"""Zenoh's answer in place of one that does not come."""
+"""Zenoh's answer where a real one does not come in time."""
 WAIT = 10.0
 """Longest wait for the first subscriber, s."""
 HIGH, LOW = ("radar/", "lidar/"), ("camera/info", "tf_static")
@@ -78,7 +78,7 @@ class Orders:
         try:
             query.reply(self._keys[verb], json.dumps(answer.result()), encoding=JSON)
             query.drop()
-        except library().ZError:  # who asked is gone
+        except library().ZError:  # the client is gone
             return
 
 

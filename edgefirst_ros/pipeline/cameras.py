@@ -113,7 +113,7 @@ class OtherCamera:
         self._waiting: dict[int, SensorMessage] = {}
         """Clean messages whose pictures were neither taken nor skipped, by number."""
         self._newest: SensorMessage | None = None
-        """The message whose picture was taken last."""
+        """The last message whose picture was returned."""
 
     # ---- in the thread that pushes -------------------------------------------------------
     def judge(
@@ -167,7 +167,7 @@ class OtherCamera:
         return []
 
     def _picture(self, message: SensorMessage, near: Sequence[Candidate], *, last: bool) -> Any:
-        """Return the picture of a message, or why it has none; None if that needs further messages."""
+        """Return the picture of a message, or why it is missing; None if that needs further messages."""
         if message.picture is not None or self._source is None:
             return message.picture
         number = message.content.number

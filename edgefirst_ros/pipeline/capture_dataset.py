@@ -32,7 +32,7 @@ class Completed:
     lossy: bool
     """True if messages that came were lost."""
     refused: str = ""
-    """Why the disk refused part of it, although what was written is complete."""
+    """Why the disk refused part of it, although the written part is complete."""
     failure: str = ""
     """Why it could not be completed; None if it was."""
     container: str | None = None
@@ -144,7 +144,7 @@ class CaptureDataset:
         """Complete the dataset, or remove one without samples; never raises, the outcome says what failed."""
         try:
             paths = self._finish()
-        except Exception as error:  # noqa: BLE001  whoever waits for it must be told
+        except Exception as error:  # noqa: BLE001  the waiting caller must get the error
             text = f"{self.sequence} could not be completed: {describe_error(error)}"
             return Completed(text, bool(self._counts.lost), failure=text)
         lossy, refused = bool(self._counts.lost), str(self._output.refused or "")

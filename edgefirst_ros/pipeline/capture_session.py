@@ -110,7 +110,7 @@ class CaptureSession:
         self._namespace = namespace.strip("/")
         self._host = "-".join([host, *filter(None, self._namespace.split("/"))])
         self._log = log
-        self._named = False  # whether the name of the first dataset was given away
+        self._named = False  # whether the name of the first dataset was used
         self._results = Results()
         self._orders = ThreadPoolExecutor(1, "orders")
         self._recovering: threading.Thread | None = None
@@ -158,7 +158,7 @@ class CaptureSession:
             return
         current.source.close()
         try:
-            self._orders.submit(current.capture.close).result()  # behind all that it was told before
+            self._orders.submit(current.capture.close).result()  # after all earlier orders
         except EdgeFirstError as error:
             self._log.error(str(error))
 
@@ -246,7 +246,7 @@ class CaptureSession:
     def _finished(self) -> str:
         return json.dumps({"datasets": self._results.finished})
 
-    # ---- what is told --------------------------------------------------------------------
+    # ---- status --------------------------------------------------------------------------
     def status(self) -> dict[str, Any]:
         """Return state and statistics, by topic and in total, ready for JSON."""
         current = self._current

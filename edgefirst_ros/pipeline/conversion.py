@@ -84,7 +84,7 @@ def drive_names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, s
     known: dict[str, Path] = {}
     for recording, drive in zip(inputs, drives, strict=True):
         for sequence in (sequence_name(drive, camera) for camera in cameras.values()):
-            folded = sequence.casefold()  # not every disk tells large letters from small ones
+            folded = sequence.casefold()  # some file systems ignore the case of letters
             if folded in known:
                 other = f"{known[folded]} and {recording.path} would both become the sequence {sequence}"
                 raise UsageError(f"{other}: name one of them with --sequence NAME={recording.path}")
@@ -267,7 +267,7 @@ def refuse_unused(label: str, unused: Mapping[str, str]) -> None:
 
 
 class _Run:
-    """One conversion, recording by recording, with what is collected over all of them."""
+    """One conversion, recording by recording, with the facts of all of them."""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ class _Run:
         return self._writer
 
     def _unfinished(self) -> UnfinishedDataset | None:
-        """Return what an interrupted run of this conversion left; raises DatasetError if it was another conversion."""
+        """Return the unfinished dataset of an interrupted run; raises DatasetError if it was of another conversion."""
         if not self._paths.unfinished:
             return None
         found = take_over(self._paths, self._plan, self._facts.describe())
@@ -464,7 +464,7 @@ class _Run:
         )
 
     def _leave(self, writer: DatasetWriter, refused: StorageError) -> None:
-        """Leave the dataset as the next run can continue it; raises `refused` if nothing is there to continue."""
+        """Leave the dataset so that the next run can continue it; raises `refused` if that is not possible."""
         with suppress(StorageError):
             writer.flush()
         cause: BaseException | None = refused

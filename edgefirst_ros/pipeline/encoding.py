@@ -230,7 +230,7 @@ def _note_size(camera: str, picture: Picture, facts: SequenceFacts) -> None:
 
 
 class _Shot(NamedTuple):
-    """What the EXIF of a picture says of it: camera, number of its message, stamp in ns, place."""
+    """EXIF data of a picture: camera, number of its message, stamp in ns, place."""
 
     camera: str
     number: int

@@ -83,7 +83,7 @@ class CameraFacts:
 
 
 STATIC_TYPES = (CAMERA_INFO, *KNOWN_TOPICS["model/info"])
-"""Types of calibration and labels, whatever their topic."""
+"""Types of calibration and labels, under any topic."""
 RADAR = {"speed", "doppler", "rcs"}
 """Fields of clouds that only radars have."""
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
@@ -155,7 +155,7 @@ class FirstPass:
     duration: int
     """ns from the first stamp of the reference to the last, without the steps of its clock."""
     unreadable: dict[str, int]
-    """Undecodable messages of topics that are read in the first pass alone."""
+    """Undecodable messages of topics that only the first pass reads."""
     cut: Cut | None
     """Begin and end of the samples; None: the whole recording."""
     unused: dict[str, str]

@@ -38,7 +38,7 @@ class SensorMessage:
     place: tuple[Position | None, Quaternion | None] | None = None
     """For a message of a camera: where the vehicle was at its stamp."""
     picture: Picture | MessageError | None = None
-    """For a message of a camera: its picture, or why it has none, once a sample needed it."""
+    """For a message of a camera: its picture, or why it is missing, once a sample needed it."""
 
     def drop_pixels(self) -> None:
         """Free the pixels of its picture, once it is being encoded or no further sample can need it."""

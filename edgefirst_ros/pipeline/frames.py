@@ -91,7 +91,7 @@ class FrameNumbers:
 
 
 Item = AccessUnit | Frame | CameraMessage | Passed
-"""What frames are made into samples of."""
+"""Item handed on, from which samples are made."""
 MASK = "model.mask"
 REMEMBERED = 2048
 """Frames that are remembered: those that came, and those handed on, for which a result would be late."""
@@ -102,7 +102,7 @@ Joint = tuple[int, int]
 
 @dataclass(slots=True)
 class _Result:
-    """A result and when it came; `complete` once the mask that belongs to it is known, or none can come."""
+    """A result and when it came; `complete` once its mask is known, or cannot come any more."""
 
     arrived: int
     message: SensorMessage
@@ -183,7 +183,7 @@ class ModelResults:
 BOXES3D = "fusion.boxes3d"
 """Key of 3D boxes, which are aligned with frames in addition to the companions."""
 SWEEP = 250_000_000
-"""ns of recording between two sweeps of what is not needed any more."""
+"""ns of recording between two sweeps of messages that are not needed any more."""
 
 
 @dataclass(slots=True)
@@ -376,7 +376,7 @@ class FrameBuilder:
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:
         roles, topic, epoch = self._facts.roles, message.topic, self._timeline.epoch
         join = self._results.joint(self._join_stamp(message, stamp), epoch)
-        # Unless a frame with that stamp is still to come, behind a clock set back.
+        # Unless a frame with that stamp is still to come, after the clock was set back.
         late = self._results.is_late(join) and topic != roles.reference
         if late:
             self._usage.mark_late(topic)
@@ -421,7 +421,7 @@ class FrameBuilder:
         if not self._results.is_complete(aligned.item.join):
             return False
         if self._timeline.may_need_later(aligned.item.segment, aligned.stamp):
-            wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or what waits would have no bound
+            wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or waiting frames would have no bound
             return aligned.arrived + wait + self._lookahead <= now
         located = (aligned.nearest.get(key) for key in (BOXES3D, *self._cameras))
         stamps = [aligned.stamp, *(near.stamp for near in located if near is not None)]
@@ -458,7 +458,7 @@ class FrameBuilder:
         return frame
 
     def _forget(self, now: int) -> None:
-        """Drop what no waiting or future frame can need."""
+        """Drop messages that no waiting or future frame can need."""
         waiting = [*self._ready, *self._aligner.waiting()]
         oldest = min((aligned.arrived for aligned in waiting), default=now)
         self._results.forget(oldest)

@@ -38,7 +38,7 @@ class _Rate:
     received: int
     since: int
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RATES_KEPT))
-    """Measured rates in Hz, without seconds in which nothing came."""
+    """Measured rates in Hz, except in seconds without messages."""
 
     def measure(self, received: int, now: int) -> float:
         """Return the rate in Hz since the last call; `now` in ns."""
@@ -90,7 +90,7 @@ class Health:
     def __init__(self, node: str, clock: Callable[[], float] | None = None) -> None:
         """`node`: prefix of the statuses' names; `clock`: returns the time in s by which ages are reported.
 
-        Whether samples are missing is judged by the monotonic clock in any case: a simulated one may stand still.
+        The monotonic clock always decides if samples are missing: a simulated one may stop.
         """
         self._node = node
         self._clock = clock or _monotonic
@@ -263,7 +263,7 @@ def _monotonic() -> float:
 
 
 def _sensor_of(state: TopicState) -> str:
-    """Return the key of a topic's sensor; its name if it is of none."""
+    """Return the key of a topic's sensor; the topic's name without a sensor."""
     name = known_name(state.delivered_as, state.schema)
     keys = (sensor.key for sensor in SENSORS for topic in sensor.topics if topic.name == name)
     return next(keys, state.delivered_as)
@@ -275,7 +275,7 @@ def _tells(lost: int, state: TopicState) -> bool:
 
 
 def _room(out: Path) -> int | str:
-    """Return the free bytes of the output folder; empty if it does not exist, or its disk does not tell."""
+    """Return the free bytes of the output folder; empty if it does not exist, or its disk does not report them."""
     try:
         return free_bytes(out) if out.is_dir() else ""
     except (OSError, StorageError):

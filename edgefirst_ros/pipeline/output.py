@@ -227,7 +227,7 @@ class Reached:
                 self._used.update(self._messages.of(sample.frame_row))
 
     def settle(self, counts: Counts, roles: Roles) -> None:
-        """Count what did not reach the disk as dropped."""
+        """Count messages that did not reach the disk as dropped."""
         written = {topic: self._used[streams.of_key(sensor).column or ""] for sensor, topic in roles.companions.items()}
         written[roles.reference] = self._samples
         for topic, number in written.items():

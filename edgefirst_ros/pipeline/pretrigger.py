@@ -39,7 +39,7 @@ class Arrival:
     entry: bool = False
     """True if decoding can start with it."""
     closed: bool = False
-    """True if, also, nothing after it refers to what came before (closed GOP)."""
+    """True if, also, no later picture refers to one before it (closed GOP)."""
 
     def as_first(self) -> Arrival:
         """Return the message with the parameter sets it does not have: a new decoder can start with it."""
@@ -69,7 +69,7 @@ class Recent:
         self._depends = roles.camera
         """True if pictures may need the messages before them, as the newest one says."""
         self.hold: int | None = None
-        """Arrival from which on messages stay, whatever their age; ns."""
+        """Arrival from which on messages stay at any age; ns."""
         self.spread = UNKNOWN_SPREAD
         """Lateness of messages against others with the same stamp, also `lookahead`; ns."""
         self.crowded = False
@@ -102,7 +102,7 @@ class Recent:
         return self.crowded and not crowded
 
     def _forget(self, begin: int) -> None:
-        """Drop what no dataset needs that begins at `begin` or later."""
+        """Drop messages that datasets from `begin` on do not need."""
         for arrivals, lookback in ((self._arrivals, self._lookback), (self._fixes, self._nav_lookback)):
             while arrivals and arrivals[0].now < begin - lookback - self.spread:
                 self._bytes -= len(arrivals.popleft().message.data)

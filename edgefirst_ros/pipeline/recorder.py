@@ -113,8 +113,8 @@ class Completer:
 NAMES = 10
 """Names that are tried if others begin datasets in the same folder at the same time."""
 LEAST_ROOM = 8 << 20
-"""Fewest bytes beyond `min_free_bytes` with which a dataset begins after the disk was full: a dataset that is completed
-gives back some of them."""
+"""Fewest bytes beyond `min_free_bytes` with which a dataset begins after the disk was full: completing a dataset
+frees some of them."""
 OPEN_SPLIT = 10 * SECOND
 """ns a split waits for a keyframe of a closed GOP; then any keyframe will do."""
 
@@ -129,7 +129,7 @@ class RecorderState(Enum):
     PAUSED = "paused"
     COMPLETING = "completing"
     FULL = "disk full"
-    """The dataset was completed; the next one begins by itself once there is room."""
+    """The dataset was completed; the next one begins by itself once space is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Requested:
 
 @dataclass(slots=True)
 class _Full:
-    """The disk is full: a dataset begins once there is room."""
+    """The disk is full: a dataset begins once space is free."""
 
     needed: int
     """Bytes that must be free."""
@@ -164,7 +164,7 @@ class _Recording:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A dataset after a split: it still receives what its last frames may need."""
+    """A dataset after a split: it still receives messages that its last frames may need."""
 
     until: int
     dataset: CaptureDataset
@@ -208,7 +208,7 @@ class Recorder:
         self._clock = LiveClock(roles)
         self._current: _Requested | _Recording | _Full | None = None
         self._ending: list[_Ending] = []
-        self._looked = 0  # when the disk was last looked at
+        self._looked = 0  # time of the last check of the disk
         self._completer = Completer(results, on_event)
         for doubt in settings.doubts:
             on_event(doubt)
@@ -318,7 +318,7 @@ class Recorder:
         self._on_event(f"the disk is full: recording begins again once {self._current.needed} bytes are free")
 
     def _begin_again(self, full: _Full, now: int) -> None:
-        """Start a dataset if there is room, once the last one is completed."""
+        """Start a dataset if space is free, once the last one is completed."""
         if full.paused or self._completer.busy or now - self._looked < SECOND:
             return
         self._looked = now
@@ -378,7 +378,7 @@ class Recorder:
             if isinstance(waiting, _Requested):
                 self._begin(base, self._recent.begin(waiting.since) if waiting.since > heard else heard)
         except UsageError as error:
-            if isinstance(waiting, _Requested) or str(error) != self._results.failure:  # else it was said before
+            if isinstance(waiting, _Requested) or str(error) != self._results.failure:  # else it was reported before
                 raise
         finally:
             self._recent.hold = None
@@ -401,7 +401,7 @@ class Recorder:
         return bool(long or (live.max_bytes and dataset.bytes >= live.max_bytes))
 
     def _change_over(self, dataset: CaptureDataset, arrival: Arrival) -> None:
-        """Start a new dataset with this keyframe; the old one still receives what its last frames may need."""
+        """Start a new dataset with this keyframe; the old one still receives messages that its last frames may need."""
         settings = self._plan.settings
         wait = nanoseconds(2 * settings.max_gap + 2 * settings.lookahead) + max_skew(settings)
         self._current = None
@@ -607,5 +607,5 @@ class Capture:
         """Call `what`; if it fails, end the dataset and report it, and keep receiving."""
         try:
             what(value)
-        except Exception as error:  # noqa: BLE001  without this thread nobody would be told, and orders would wait for ever
+        except Exception as error:  # noqa: BLE001  without this thread errors would be lost, and orders would wait for ever
             self._recorder.fail(error)

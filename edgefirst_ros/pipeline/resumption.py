@@ -19,7 +19,7 @@ from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sources.mcap import sha256
 from edgefirst_ros.sources.mcap_walk import open_recording
 
-if TYPE_CHECKING:  # most conversions find nothing: what reads such datasets is loaded where there is one
+if TYPE_CHECKING:  # loaded only with an unfinished dataset, which most conversions do not find
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 _LONGEST = 300
@@ -122,7 +122,7 @@ def _not_continued(paths: DatasetPaths, what: str) -> DatasetError:
 
 
 def _other_making(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
-    """Return in words how software and settings differ; empty if they give the same dataset."""
+    """Return in words how software and settings differ; empty if they make the same dataset."""
     software, settings = known.get("software"), known.get("configuration")
     told = software if isinstance(software, dict) else {}
     if any(told.get(key) != value for key, value in mine["software"].items()):

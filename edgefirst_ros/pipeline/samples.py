@@ -89,11 +89,11 @@ class PaceState(enum.Enum):
     """Kind of source, and whether more messages will come."""
 
     OFFLINE = enum.auto()
-    """A recording can wait: nothing is dropped."""
+    """A recording can wait: no frame is dropped."""
     LIVE = enum.auto()
     """Live messages cannot wait: a frame that waited too long is dropped."""
     DRAINING = enum.auto()
-    """Live, and no more messages will come: nothing is dropped until the time for that is over."""
+    """Live, and no more messages will come: no frame is dropped until the time for that is over."""
 
 
 class Backlog:
@@ -432,6 +432,6 @@ def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_
     if not facts.roles.camera or not settings.takes_pictures:
         return None
     threads = workers(settings.jobs) if settings.rate is None and eager else 1
-    # Of samples that are written already the size is enough, and what lacks a sensor is not written.
+    # Samples already written need only the size, and ones without a required sensor are not written.
     ahead = not already_written and not settings.require
     return open_pictures(facts.roles.schema, picture_options(settings, threads=threads, ahead=ahead, every=False))

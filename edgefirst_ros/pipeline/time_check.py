@@ -92,7 +92,7 @@ def check_time(found: FirstPass, settings: Settings, progress: Progress = quiet)
         The time check.
     """
     check = _Check(found, settings, progress)
-    with np.errstate(all="ignore"):  # what is not finite does not count
+    with np.errstate(all="ignore"):  # values that are not finite do not count
         check.read()
         done = TimeCheck(list(check.compare()))
     for key, clock in sorted(check.clocks.items()):

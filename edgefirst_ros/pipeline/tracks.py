@@ -125,7 +125,7 @@ class PoseSource(NamedTuple):
     frame: str
     """Frame in which they are."""
     child: str | None
-    """Frame whose poses they are; None where the messages do not say."""
+    """Frame whose poses they are; None where the messages do not state it."""
 
 
 class Poses:
@@ -211,7 +211,7 @@ class Poses:
         try:
             steps = find_chain(parents, *self._frames)
         except ValueError:
-            return  # of a recording the first pass says so; live it may still come
+            return  # of a recording the first pass reports it; live it may still come
         chain: list[tuple[Edge | EgoPose, bool]] = []
         for parent, child, upward in steps:
             fixed = statics.get(child)
@@ -221,7 +221,7 @@ class Poses:
         self.source = PoseSource(self._frames[0], BASE if len(self._chain) > len(chain) else self._frames[1])
 
     def _to_base(self, frame: str) -> list[tuple[Edge | EgoPose, bool]]:
-        """Return the constant step from the frame that moves to base_link; none where it is that, or not joined."""
+        """Return the constant step from the frame that moves to base_link; empty if it is base_link, or not joined."""
         found = frames_from(self._statics(), frame).get(BASE) if frame not in ("", BASE) else None
         if found is None:
             return []

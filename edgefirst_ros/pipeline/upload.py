@@ -86,7 +86,7 @@ class Uploader:
             self._ended.wait(wait)
 
     def _send_all(self) -> None:
-        """Upload what is finished; raises ObjectStoreError if storage does not answer."""
+        """Upload the finished datasets; raises ObjectStoreError if storage does not answer."""
         datasets = self._datasets()
         self._waiting = len(datasets)
         for paths in datasets:
@@ -96,7 +96,7 @@ class Uploader:
                 upload_dataset(paths, self._to, store=self._store)
             except ObjectStoreError:
                 raise
-            except EdgeFirstError as error:  # another one has its name there: asking again changes nothing
+            except EdgeFirstError as error:  # another one has its name there: a retry would fail too
                 self._refused[paths.name] = str(error)
                 self._log.error(f"upload: {error}")
                 continue

@@ -22,7 +22,7 @@ AGE = 120 * SECOND
 HELD = 4096
 """Stamps of samples between two calls of `settle`."""
 MOST = 1 << 20
-"""Most stamps of messages that are held while there is no sample."""
+"""Most stamps of messages that are held without a sample."""
 
 
 def _array() -> array[int]:

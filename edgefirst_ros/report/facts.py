@@ -167,7 +167,7 @@ def position_checks(subject: ReportSubject, found: Mapping[str, Track]) -> list[
 
 
 def sizes(subject: ReportSubject) -> dict[str, Any]:
-    """Bytes by kind of member, what repeats, sources, configuration and versions."""
+    """Bytes by kind of member, repeated members, sources, configuration and versions."""
     container = subject.dataset.container
     members: Counter[str] = Counter()
     sizes: Counter[str] = Counter()

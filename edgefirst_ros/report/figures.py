@@ -29,7 +29,7 @@ DASHES = ("solid", "dash", "dot")
 """Lines beyond the number of colours are distinguished by these."""
 VIRIDIS = [[0, "#440154"], [0.25, "#3b528b"], [0.5, "#21918c"], [0.75, "#5ec962"], [1, "#fde725"]]
 RATE = [[0, "#c2313f"], [0.2, "#e08a3c"], [0.3, "#7fb6d6"], [0.5, "#3b82c4"], [0.7, "#3b82c4"], [1, "#7b4fb5"]]
-"""Colours of a rate: nothing, little, the usual number, more."""
+"""Colours of a rate: 0, low, usual, higher."""
 MOST_TOPICS = 40
 MOST_TRACKS = 24
 LETTERS = 200

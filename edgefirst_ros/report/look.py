@@ -32,7 +32,7 @@ SEQUENCES = 4
 SMALL = 160
 """Pixels across of the pictures whose brightness is used."""
 LONGEST_RANGE = 250.0
-"""m; what a lidar says to be further off is not counted."""
+"""m; points of a lidar beyond it do not count."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Unreadable:
     notes: dict[str, str] = field(default_factory=dict)
 
     def add(self, what: str, error: EdgeFirstError) -> None:
-        """Take note of one."""
+        """Add one."""
         self.notes.setdefault(what, str(error))
 
 
@@ -131,7 +131,7 @@ def _mean_luma(sample: Sample, camera: str) -> float:
             return float(np.asarray(picture.convert("L"), np.float32).mean())
     except DatasetError:
         raise
-    except Exception as error:  # whatever the library raises on bad bytes
+    except Exception as error:  # any error of the library on bad bytes
         raise DatasetError(f"{place}: not a readable picture: {text_of(error)}") from error
 
 
@@ -161,7 +161,7 @@ class RadarLook:
 
     cubes: Sequence[CubeLook]
     targets: Mapping[str, tuple[Floats, int]]
-    """(N, 3) s of drive, range in m, speed in m/s (NaN where it is not said); and of how many messages they are."""
+    """(N, 3) s of drive, range in m, speed in m/s (NaN where it is unknown); and the number of their messages."""
 
 
 def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
@@ -202,7 +202,7 @@ def _look_at_cubes(
     *,
     name: str,
 ) -> CubeLook | None:
-    """Read up to `most` cubes from the middle of a sequence; None where none can be read."""
+    """Read up to `most` cubes from the middle of a sequence; None if all are unreadable."""
     middle = max(0, (len(places) - most) // 2)
     columns: list[Any] = []
     seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
@@ -268,7 +268,7 @@ def _targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable
 
 
 def speeds(points: Any) -> Floats:
-    """Radial speed of radar points in m/s; NaN where it is not said."""
+    """Radial speed of radar points in m/s; NaN where it is unknown."""
     names = points.dtype.names or ()
     name = next((one for one in ("speed", "doppler", "velocity", "vx") if one in names), None)
     return np.full(len(points), math.nan) if name is None else points[name].astype(float)
@@ -298,7 +298,7 @@ def evenly(places: list[PlacedSample], most: int) -> list[PlacedSample]:
 BOXED_SAMPLES, ALIGNED_CLOUDS = 120, 20
 """Most samples processed for boxes, and for points."""
 FEWEST = 20
-"""Boxes from which on their share says something."""
+"""Fewest boxes whose share is significant."""
 MARGIN = 0.15
 """Fraction of its size by which a box is widened on each side: a target is a point somewhere on an object."""
 LEAST = 0.002
@@ -418,7 +418,7 @@ def _find_in_pictures(
 
 
 Ways: TypeAlias = "dict[tuple[str, str, str], Projector | str]"
-"""By sequence, sensor and camera the way into the picture, or why there is none."""
+"""By sequence, sensor and camera the projection into the picture, or why it is missing."""
 
 
 def projectors(subject: ReportSubject) -> Ways:

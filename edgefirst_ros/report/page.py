@@ -163,7 +163,7 @@ def _points(metres: NDArray[np.float64]) -> str:
 
 
 def _by_sequence(sequences: Mapping[str, Any], what: str, total: Any) -> list[tuple[str, Any]]:
-    """Return what a table shows of each sequence, and of several the sum after them."""
+    """Return a table's values for each sequence and, of several, their sum at the end."""
     apart = [(name, one[what]) for name, one in sequences.items()] if len(sequences) > 1 else []
     return [*apart, (ALL, total)]
 
@@ -213,7 +213,7 @@ def _hash(script: str) -> str:
 
 @cache
 def _plotly() -> str:
-    """Return the library's JavaScript, as its get_plotlyjs gives it, which takes longer to load than all else here."""
+    """Return the library's JavaScript from its file: importing it for get_plotlyjs takes longer than all else here."""
     spec = find_spec("plotly")
     (folder, *_) = (spec and spec.submodule_search_locations) or [""]
     return Path(folder, "package_data", "plotly.min.js").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from edgefirst_ros.sensors.transforms import OPTICAL, Floats, frames_from, pose
 from edgefirst_ros.streams import meant
 
 NEAREST = 1e-3
-"""m; what is nearer to the plane of the camera's eye is not projected."""
+"""m; points nearer to the plane of the camera's eye are not projected."""
 TO_OPTICAL = pose(OPTICAL.T, np.zeros(3))
 """From x forward, y left, z up to x right, y down, z forward."""
 

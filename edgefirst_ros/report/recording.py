@@ -44,7 +44,7 @@ WRITTEN = {
     "lidar_images": False,
     "polygons": False,
 }
-"""Settings that say how a dataset is written: those of the one that goes again."""
+"""Settings of the form of the temporary dataset."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ NEVER = -(1 << 62)
 
 
 class _Watch:
-    """Takes all messages of the first walk; a clock that is set moves nothing."""
+    """Notes all messages of the first walk; its time ignores steps of a clock that is set."""
 
     def __init__(self) -> None:
         self.topics: dict[str, _Topic] = {}
@@ -68,7 +68,7 @@ class _Watch:
         self._last: int | None = None
 
     def take(self, message: Message) -> None:
-        """Take note of a message."""
+        """Add a message."""
         if self._last is not None:
             step = message.log_time - self._last
             self._now += step if -JUMP_BACK < step < JUMP_FORWARD else 0
@@ -144,7 +144,7 @@ def recorded(
 def _convert(
     found: FirstPass, name: str, folder: Path, settings: Settings, chosen: Chosen, progress: Progress
 ) -> tuple[list[str], Path]:
-    """Write the samples into a folder; returns what the user should know, and the dataset."""
+    """Write the samples into a folder; returns notes to the user, and the dataset."""
     roles, counts, recording = found.roles, Counts(), found.recording
     found.count(counts)
     sources = [file.plain for file in recording.files]
@@ -224,7 +224,7 @@ class Chooser:
         """Stamp of the message of a sensor that the frame before had."""
 
     def __call__(self, frame: Frame, keyframe: bool) -> Part:
-        """Tell how much of a frame is needed."""
+        """Return the part of a frame that is needed."""
         if frame.number not in self._parts and (part := self._part(frame, keyframe)) is not ROWS:
             self._parts[frame.number] = part
         return self._parts.get(frame.number, ROWS)
@@ -255,7 +255,7 @@ class Chooser:
         return {sensor for sensor, base in self._bases.items() if base in bases}
 
     def _left(self, first: Frame) -> int:
-        """About how long what is shown lasts from its first frame on, ns."""
+        """Approximate time from the first frame to the end of the shown part, ns."""
         if self._cut is None:
             return self._lasts
         behind = self._lasts * (self._cut.frames - first.number) // max(1, self._cut.frames)
@@ -293,8 +293,8 @@ class Chooser:
     def _is_due(self, what: str, at: int, number: int, *, cheap: bool) -> bool:
         """True if it is the one of its slot, of `number` over the recording: the first `cheap` one, else any late one.
 
-        A keyframe costs one picture, boxes are to be seen where the model looked, and a message that the frame before
-        has too shows nothing new.
+        A keyframe costs one picture, boxes show where the model ran, and a message of the frame before adds no
+        information.
         """
         slot, within = divmod(at * number, self._length)
         late = slot - self._slots[what] > PATIENCE or (what != "picture" and 2 * within >= self._length)

@@ -227,7 +227,7 @@ class Wanted:
     recording: RecordingInput | None = None
     """Its files; None: it is a dataset."""
     fetch: Callable[[], AbstractContextManager[Path]] | None = None
-    """Gives a dataset as files of this machine while it is processed; None: it is at `path`."""
+    """Provides a dataset as local files while it is processed; None: it is at `path`."""
 
     def files(self) -> AbstractContextManager[Path]:
         """Yield the path of a dataset while it is processed."""
@@ -287,7 +287,7 @@ def is_recording(path: Path) -> bool:
         if is_rosbag2(path):
             return True
         if os.path.isfile(path):
-            if path.suffix in RECORDINGS:  # also one that may not be read: it is refused as a recording then
+            if path.suffix in RECORDINGS:  # also one without permission to read: opening it as a recording reports that
                 return True
             with path.open("rb") as file:
                 return file.read(len(MAGIC)) == MAGIC

@@ -59,7 +59,7 @@ class Shown:
     skews: dict[str, float]
     """ms by sensor."""
     said: str
-    """Description of what is drawn, or why nothing is."""
+    """Description of the drawing, or why it is empty."""
 
 
 def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
@@ -242,7 +242,7 @@ def _draw_labels(
     taken: list[Frame],
     unreadable: Unreadable,
 ) -> str:
-    """Draw the annotations of a sample; returns what they are, in words."""
+    """Draw the annotations of a sample; returns their description."""
     rows = list(sample.annotations.iter_rows(named=True)) if len(sample.annotations) else []
     boxes = {n: found[0] for n in range(len(rows)) if len(found := boxes_of(sample.annotations[n : n + 1], metadata))}
     try:
@@ -254,7 +254,7 @@ def _draw_labels(
 
 
 def _points(read: Any, unreadable: Unreadable, what: str) -> tuple[Floats, Floats]:
-    """(N, 3) places and (N,) speeds of a cloud; none where it cannot be read."""
+    """(N, 3) places and (N,) speeds of a cloud; empty if it cannot be read."""
     try:
         points = read().ravel()
         return xyz(points), speeds(points)
@@ -477,7 +477,7 @@ def _place_tag(
     taken: list[Frame],
     size: tuple[int, int],
 ) -> None:
-    """Draw a text at the first place that is free and within the picture; nothing where none is."""
+    """Draw a text at the first place that is free and within the picture, if any."""
     for left, y in places:
         frame = draw.textbbox((left, y), text, font=font(11))
         x = min(left, size[0] - (frame[2] - frame[0]) - 2)
@@ -508,7 +508,7 @@ def _plain(text: object) -> str:
 
 
 def _mask(data: object, size: tuple[int, int]) -> Image.Image | None:
-    """A mask of the picture's shape as transparency, in the size drawn; None where it is none that can be read."""
+    """A mask of the picture's shape as transparency, in the size drawn; None for another shape or type."""
     if not isinstance(data, bytes):
         return None
     try:
@@ -516,6 +516,6 @@ def _mask(data: object, size: tuple[int, int]) -> Image.Image | None:
             if mask.width * mask.height > 1 << 25 or abs(mask.width * size[1] - mask.height * size[0]) > mask.width:
                 return None
             plain = mask.convert("L").resize(size, Image.Resampling.NEAREST)
-    except Exception as error:  # whatever the library raises on bad bytes
+    except Exception as error:  # any error of the library on bad bytes
         raise DatasetError(f"a mask cannot be read: {text_of(error)}") from error
     return plain.point([n * 90 // 255 for n in range(256)])

@@ -39,7 +39,7 @@ class TopicMessages:
 
     schema: str
     times: Floats
-    """s since the first message of the recording, rising; a clock that is set moves nothing."""
+    """s since the first message of the recording, rising; without steps of a clock that is set."""
     delays: Floats
     """`log_time` less header stamp, s; NaN without one."""
 
@@ -67,7 +67,7 @@ class ReportSubject:
     notes: list[str] = field(default_factory=list)
     assume_forward: bool = False
     time_check: TimeCheck | None = None
-    """Offsets between the sensors of a recording, if they were asked for."""
+    """Offsets between the sensors of a recording, if requested."""
 
     @property
     def kind(self) -> str:

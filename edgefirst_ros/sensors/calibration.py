@@ -22,7 +22,7 @@ GIVEN, IDENTITY, MISSING = "given", "identity", "missing"
 WORDS = (GIVEN, IDENTITY, MISSING)
 """Quality of a calibration, from best to worst."""
 STRAIGHT = 1e-6
-"""Largest vector part of a unit quaternion that still turns nothing: 2e-6 rad."""
+"""Largest vector part of a unit quaternion that counts as no turn: 2e-6 rad."""
 
 MOST_CAMERAS, MOST_TRANSFORMS, MOST_COEFFICIENTS, MOST_LABELS = 256, 4096, 64, 65_536
 """Most cameras and transforms of a vehicle, coefficients of a distortion, labels of a model; they become metadata."""
@@ -138,7 +138,7 @@ class Calibration:
 
     def _vehicle(self) -> tuple[list[dict[str, Any]], str]:
         """Return the transform from a vehicle's frame of another name to base_link, or why it is not used."""
-        from edgefirst_ros.sensors.transforms import BASE  # numpy: who opens a dataset needs none
+        from edgefirst_ros.sensors.transforms import BASE  # numpy, which opening a dataset does not need
 
         named, frames = self._base_frame, {frame for key in self._transforms for frame in key}
         if named in (None, BASE):
@@ -207,7 +207,7 @@ class Calibration:
                 _check("characters of a name", max(map(len, labels), default=0))
                 self.labels = labels
         elif schema in (TRANSFORM, TF_MESSAGE):
-            from edgefirst_ros.messages import transforms_of  # who opens a dataset has no messages
+            from edgefirst_ros.messages import transforms_of  # opening a dataset needs no messages
 
             for transform in transforms_of(schema, content):
                 self._transform(transform, log_time)
@@ -233,7 +233,7 @@ class Calibration:
 
 
 def _size_of(info: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return width and height that a CameraInfo states, pixels; None where it states none."""
+    """Return the width and height of a CameraInfo, pixels; None if it does not state them."""
     return (info["width"], info["height"]) if info["width"] and info["height"] else None
 
 
@@ -287,7 +287,7 @@ def _turns(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Qua
         x, y, z, w = map(float, entry["rotation"])
         length = math.hypot(x, y, z, w)
         if not (math.isfinite(length) and length > 0):
-            continue  # a quaternion that nobody filled joins nothing
+            continue  # an unset quaternion does not join frames
         turn = (x / length, y / length, z / length, w / length)
         steps.setdefault(entry["parent"], []).append((entry["child"], turn))
         steps.setdefault(entry["child"], []).append((entry["parent"], (-turn[0], -turn[1], -turn[2], turn[3])))

@@ -202,7 +202,7 @@ def _in_line(fields: Sequence[_Field], step: int) -> bool:
 
 
 def _fill(table: NDArray[Any], message: PointCloud2, fields: Sequence[_Field]) -> None:
-    """Copy the fields of all points, whatever the steps and the byte order, into the packed table."""
+    """Copy the fields of all points, of any steps and byte order, into the packed table."""
     order = ">" if message.is_bigendian else "<"
     shape, data = (message.height, message.width), message.data.view()
     for field in fields:
@@ -268,7 +268,7 @@ def _compressed(table: NDArray[Any]) -> bytes:
     """Sizes and LZF data: the columns one after the other, as PCL writes them."""
     lzf = _load_lzf()
     plain = b"".join(column.tobytes() for column in _columns(table))
-    # The codec gives None where nothing is gained; then the bytes go as literal runs of at most 32.
+    # The codec returns None if compression saves no bytes; then literal runs of at most 32 are written.
     packed = (lzf.compress(plain) if plain else b"") or b"".join(
         bytes((len(plain[n : n + 32]) - 1,)) + plain[n : n + 32] for n in range(0, len(plain), 32)
     )

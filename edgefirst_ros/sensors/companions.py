@@ -90,7 +90,7 @@ class Codec(NamedTuple):
     encode: Callable[[Any, int, Settings], Sequence[Any]]
     """Returns the member of a message with a stamp in ns, as buffers to be written one after the other."""
     decode: Callable[[bytes], Any]
-    """Returns what a member holds; raises EdgeFirstError where it cannot be read."""
+    """Returns the content of a member; raises EdgeFirstError if it cannot be read."""
 
 
 def _encode_targets(message: Any, _: int, settings: Settings) -> Sequence[Any]:

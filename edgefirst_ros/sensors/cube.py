@@ -139,7 +139,7 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
     texts = {
         "layout": list(layout),
         "shape": list(shape),
-        # the shortest numbers that read back as these float32; JSON has none that is not finite
+        # the shortest numbers that read back as these float32; numbers of JSON are finite
         "scales": [float(str(scale)) if np.isfinite(scale) else None for scale in scales],
         "is_complex": bool(message.is_complex),
         "timestamp": timestamp,
@@ -186,7 +186,7 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
             with Image.open(io.BytesIO(png)) as picture:
                 pixels = np.asarray(picture).astype(np.uint16)
         cube = _described_picture(pixels, texts) if texts else _grid(pixels, rows, columns)
-    except Exception as error:  # what Pillow, json and struct raise on a file that is not what it says
+    except Exception as error:  # errors of Pillow, json and struct on a file of another form
         raise DatasetError(f"radar cube cannot be read: {text_of(error)}") from error
     return cube
 

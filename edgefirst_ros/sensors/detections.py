@@ -103,7 +103,7 @@ def rows_of_model(
     dropped: Counter[str] = Counter()
     boxes = message.boxes
     masks = getattr(message, "masks", [])
-    if mask is not None:  # on its own it cannot tell which of several boxes it belongs to
+    if mask is not None:  # it does not name its box among several
         masks = [mask] if not mask.boxed or len(boxes) == 1 else []
         dropped[BAD_MASK] += not masks
     timing = _timing(message)
@@ -236,7 +236,7 @@ def _class_name(label: str, context: Context) -> str:
 
 
 def _fault(box: DetectBox, sides: Sequence[float], label: str, context: Context) -> str | None:
-    """Why a box gives no row; None where it does."""
+    """Return why a box does not become a row; None if it does."""
     if not all(map(math.isfinite, (*sides, box.score))):
         return NOT_FINITE
     if not 0 <= box.score <= 1:

@@ -240,7 +240,7 @@ def _degrees(angle: float) -> bytes:
 
 
 def _rational(value: float | None) -> bytes:
-    """Return the size of a number to three decimals, or to none where that does not fit; empty where nothing fits."""
+    """Return a number's absolute value to three decimals, or as an integer if that does not fit; else empty."""
     if value is None or not math.isfinite(value):
         return b""
     for denominator in (1000, 1):

@@ -16,13 +16,13 @@ from edgefirst_ros.errors import MessageError
 Buffer = bytes | bytearray | memoryview
 SOI, EOI, SOS, DQT, APP0, APP1 = 0xD8, 0xD9, 0xDA, 0xDB, 0xE0, 0xE1
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""JPEG markers that begin a frame and give its size."""
+"""JPEG markers that begin a frame and state its size."""
 BETWEEN = frozenset({0xC4, 0xCC, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE})
-"""Markers of segments that may stand between the scans: tables, the number of lines, what applications put there."""
+"""Markers of segments allowed between the scans: tables, the number of lines, data of applications."""
 MOST_SEGMENTS = 1000
 """Of these; a progressive picture has some dozens."""
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]", re.DOTALL)
-"""What ends coded pixels: no stuffed byte, restart marker or fill byte."""
+"""End of coded pixels: a marker that is not a stuffed byte, restart marker or fill byte."""
 
 
 def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
@@ -80,7 +80,7 @@ def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
 
 
 def _check_scans(data: memoryview, scan: int) -> None:
-    """Look for a marker among the coded pixels: of changed bytes one in 256 begins what a decoder gives up at."""
+    """Raise MessageError for a marker in coded pixels, where decoders stop: one in 256 changed bytes begins one."""
     next_at, segments = scan, 0
     while (found := MARKER.search(data, next_at)) is not None:
         place, marker = found.start(), data[found.start() + 1]

@@ -18,7 +18,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.transforms import Floats
 
 MODELS = {"plumb_bob": 5, "rational_polynomial": 8, "equidistant": 4, "fisheye": 4, "none": 0, "": 0}
-"""Model -> most coefficients it has; fewer represent zeros. Without a name nothing may be bent."""
+"""Model -> most coefficients it has; fewer represent zeros. Without a name all must be zero."""
 STEPS = 4096
 """Angles at which it is looked whether a ray further out still lands further out."""
 WIDEST = np.radians(89.9)

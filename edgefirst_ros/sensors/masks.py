@@ -23,7 +23,7 @@ MAX_CELLS = 1 << 26
 OBJECT = 127
 """Cells above this value are object."""
 VOID = 255
-"""Pixels without a class have this value; a mask may tell classes below it."""
+"""Pixels without a class have this value; the classes of a mask are below it."""
 
 
 def is_empty(mask: Mask | MaskBox) -> bool:
@@ -65,7 +65,7 @@ def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.ui
     width, height = size
     lines = (2 * np.arange(height) + 1) * mask.height // (2 * height)
     columns = (2 * np.arange(width) + 1) * mask.width // (2 * width)
-    if mask.height > height:  # no more is looked at than is seen
+    if mask.height > height:  # only the lines that are used
         scores, lines = scores[lines], np.arange(height)
     return encode_gray(values[_classes(scores)][:, columns][lines])
 
@@ -90,7 +90,7 @@ def _placed(pixels: int, centre: float, extent: float, cells: int) -> tuple[NDAr
         return np.empty(0, np.intp), slice(0, 0)
     with np.errstate(over="ignore"):  # a box of next to no width has its cells infinitely far from most pixels
         place = np.floor(((np.arange(pixels) + 0.5) / pixels - (centre - extent / 2)) / extent * cells)
-    # Cells never go back along the side, so what is inside is one run.
+    # Cells never decrease along the side, so the pixels inside are one run.
     begin, end = np.searchsorted(place, (0, cells)).tolist()
     return place[begin:end].astype(np.intp), slice(begin, end)
 

@@ -23,7 +23,7 @@ from edgefirst_ros.sensors.picture import AREA, Picture, PictureEncoder
 Floats = NDArray[np.float64]
 TURN, SPEED = "turn", "speed"
 LONGEST, FARTHEST_STEP = 2_000_000_000, 1e6
-"""ns between two messages up to which a rate is followed, and a step above which a value is none."""
+"""ns between two messages up to which a rate is followed, and the step from which a value is not usable."""
 ACROSS, BAND = 256, (0.3, 0.5)
 """Pixels across of the pictures that are compared, and part of their height: above the road, which runs by."""
 BLOCK, SMOOTH, ROUNDS = 52, 0.16, 4
@@ -180,7 +180,7 @@ class ScanMotion(SensorMotion):
 
 
 def _columns(message: Any, *names: str) -> list[Floats] | None:
-    """Return fields of the points of a cloud; None if it lacks one. Raises MessageError if its data are broken."""
+    """Return fields of the points of a cloud; None if one is missing. Raises MessageError if its data are broken."""
     points = decode_cloud(b"".join(encode_cloud(message)))
     there = set(names) <= set(points.dtype.names or ())
     return [np.atleast_2d(points[name].T)[0].astype(np.float64) for name in names] if there else None

@@ -141,7 +141,7 @@ class FixTrack:
 
     def forget(self, before_stamp: int, came_before: int = 1) -> None:
         """Drop fixes that came earlier than that and that positions at `before_stamp` and later do not need."""
-        # One more than lies within the gap: the first of these may owe its validity to it.
+        # One more than within the gap: the first of these may be valid because of it.
         cut = bisect.bisect_left(self._stamps, before_stamp - self._max_gap) - 1
         cut = _old(self._arrived, cut, came_before)
         if cut > 0:
@@ -163,7 +163,7 @@ class FixTrack:
         return self._fixes[n - 1] if n else self._before
 
     def _follows(self, n: int) -> bool:
-        """True if a fix is valid by the one before it, whatever comes after."""
+        """True if the fix before it is enough to make a fix valid."""
         before = self._before_of(n)
         return before is not None and reachable(before, self._fixes[n])
 
@@ -182,8 +182,8 @@ class FixTrack:
         nearest = after - 1
         if nearest < 0 or stamp - self._stamps[nearest] > self._max_gap:
             return None, None, stamp
-        # Whether the nearest counts may hang on the next one; but with none within the gap there is no position anyway,
-        # unless the nearest is the position itself.
+        # The nearest may be valid only by the next one. Without a next one within the gap the position is unknown
+        # anyway, unless the nearest is the position itself.
         horizon = stamp
         if after == end or not self._follows(nearest):
             horizon = self._stamps[after] if after < end else limit

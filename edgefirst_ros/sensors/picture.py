@@ -39,7 +39,7 @@ QUARTER_CHROMA = frozenset({"yuv420p", "yuvj420p", "yuv420p10le", "yuv420p12le"}
 """Formats with the sampling of a JPEG that `colorspace` takes as they are."""
 LARGEST_SIDE = 16384
 SCAN, MOST_SCANNED = b"\xff\xda", 1 << 31
-"""Begin of a scan of a JPEG, and pixels that all of them may go over."""
+"""Begin of a scan of a JPEG, and most pixels of all its scans together."""
 RAW_FORMATS = {
     "rgb8": ("rgb24", 3),
     "bgr8": ("bgr24", 3),
@@ -165,11 +165,11 @@ class PictureEncoder:
     def _jpeg_planes(self, frame: Any) -> Any:
         """Return the frame as a JPEG has it: 4:2:0, BT.601, full range.
 
-        The filter is exact to half a step; swscale goes by way of RGB where the matrix differs, which costs ten times
-        as much and errs by up to 4 steps. Of an odd size the luma has a column or line more.
+        The filter is exact to half a step; swscale converts via RGB where the matrix differs, which costs ten times as
+        much and errs by up to 4 steps. Of an odd size the luma has a column or line more.
         """
         matrix, value_range = colours = source_colours(frame)
-        if frame.format.name == "nv12":  # what V4L2 decoders give: the same values, but the chroma interleaved
+        if frame.format.name == "nv12":  # of V4L2 decoders: the same values, but the chroma interleaved
             frame = self._own_reformatter().reformat(frame, format="yuv420p")
         kind = frame.format.name
         if colours == ("ITU601", JPEG_RANGE) and kind in ("yuv420p", "yuvj420p"):
@@ -291,7 +291,7 @@ def _even(frame: Any) -> Any:
 def _within_even(luma: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
     """Return the luma of a picture, (height, width), with its last column and line twice in memory where they are odd.
 
-    The encoder takes pairs of columns and lines, beyond the end of what it is given.
+    The encoder reads pairs of columns and lines, beyond the end of its input.
     """
     luma = luma[:height, :width]
     if not (height % 2 or width % 2):
@@ -365,7 +365,7 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     lines = data[: rows * step].reshape(rows, step)[:, : width * pixel]
     frame = av.VideoFrame(width, height, form)
     if form == "gray":
-        frame.color_range = JPEG_RANGE  # of a sensor's numbers none is set aside
+        frame.color_range = JPEG_RANGE  # a sensor's numbers have the full range
     first = 0
     for plane in frame.planes:
         count = plane.height

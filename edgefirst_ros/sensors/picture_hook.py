@@ -25,7 +25,7 @@ from edgefirst_ros.counts import HOOK
 from edgefirst_ros.errors import MessageError, UsageError
 
 LONGEST = 200
-"""Characters of what the function says when it fails."""
+"""Most characters of the function's error."""
 DIGITS = 16
 """Hex digits of the hash that replaces a version."""
 
@@ -51,7 +51,7 @@ class PictureHook:
         try:
             with self._lock:
                 found = self._function(picture)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a user's code raises
+        except (Exception, SystemExit) as error:  # noqa: BLE001  any error of a user's code
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise MessageError(HOOK, f"{self.name} raised {text[:LONGEST]}") from None
         if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype != np.uint8:
@@ -77,7 +77,7 @@ def load_hook(name: str) -> PictureHook:
     place, _, wanted = name.partition(":")
     try:
         module = importlib.import_module(place)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a user's code raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001  any error of a user's code
         if isinstance(error, ModuleNotFoundError) and error.name in (place, place.partition(".")[0]):
             raise UsageError(
                 f"picture_hook {name}: no module {error.name} on PYTHONPATH or beside the settings file"

@@ -473,7 +473,7 @@ class CompressedPictures:
             elif message.depends != self._depends:
                 expected = "video" if self._depends else "still pictures"
                 unit.content = MessageError(UNDECODABLE, f"{message.form} in a stream of {expected}")
-        elif self._depends is None:  # it may become video, of which such a unit is no keyframe
+        elif self._depends is None:  # it may become video, where such a unit is not a keyframe
             return message
         return self._source.judge(unit)
 
@@ -519,7 +519,7 @@ def join_pictures(tiles: list[Any]) -> Any:
 
 
 def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
-    """Return the bytes of a plane without what is beside its rows, (rows, bytes)."""
+    """Return the bytes of a plane without the padding of its rows, (rows, bytes)."""
     pixel = 2 if frame.format.name == "nv12" and plane.width < frame.width else 1
     rows = np.frombuffer(plane, np.uint8)[: plane.line_size * plane.height].reshape(plane.height, plane.line_size)
     return rows[:, : plane.width * pixel]

@@ -90,7 +90,7 @@ def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str
         with np.errstate(over="ignore", under="ignore"):
             length = np.linalg.norm(turn)
         if not (np.isfinite(length) and length > 0 and np.isfinite(place).all()):
-            continue  # a quaternion that was never filled joins nothing
+            continue  # an unset quaternion does not join frames
         step = pose(rotation(turn), place)
         steps.setdefault(entry["parent"], []).append((entry["child"], step))
         steps.setdefault(entry["child"], []).append((entry["parent"], inverse(step)))
@@ -199,7 +199,7 @@ def _place(frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str |
     if to_base is None:
         return Place(frame_id, np.eye(4))
     own = to_base
-    turns = not np.allclose(to_base[:3, :3], np.eye(3), atol=1e-6)  # one that turns nothing is a placeholder
+    turns = not np.allclose(to_base[:3, :3], np.eye(3), atol=1e-6)  # one without a turn is a placeholder
     looks_ahead = (np.sum(to_base[:3, :3] * OPTICAL) - 1) / 2 >= HULL
     if looks_ahead or (turns and (frame_id == camera or frame_id.lower().endswith(OPTICAL_NAMES))):
         to_base = to_base @ pose(OPTICAL.T, np.zeros(3))

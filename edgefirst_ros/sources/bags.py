@@ -26,7 +26,7 @@ BAG, DATABASE = ".bag", ".db3"
 ZSTD = b"\x28\xb5\x2f\xfd"
 """How a message begins that rosbag2 has compressed; CDR begins with 0."""
 BESIDE = ("-wal", "-journal")
-"""Ends of the files in which a database keeps what is not in it yet."""
+"""Name endings of a database's files with data not yet merged into it."""
 HEADER = "builtin_interfaces/Time stamp\nstring frame_id"
 """std_msgs/Header of ROS 2, which has no seq."""
 OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
@@ -52,7 +52,7 @@ def open_files(
 
 @dataclass(slots=True)
 class _Bag:
-    """One file of a recording, and what the first pass found in it."""
+    """One file of a recording, and its facts of the first pass."""
 
     path: Path
     number: int
@@ -135,7 +135,7 @@ class BagRecording(Recording):
                             bag.repeated[channel.topic] += 1
                             continue
                         yield message
-                except Exception as error:  # noqa: BLE001  whatever sqlite and rosbags raise on damaged data
+                except Exception as error:  # noqa: BLE001  any error of sqlite and rosbags on damaged data
                     what = (
                         f"cannot be read after message {bag.whole}, the rest is lost: {error or type(error).__name__}"
                     )
@@ -180,13 +180,13 @@ class BagRecording(Recording):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Callable[[Any, bytes], bytes]]]:
-    """Open a file by `rosbags`; gives its reader and what turns a message into CDR. Raises RecordingError."""
+    """Open a file by `rosbags`; yields its reader and its converter of a message to CDR. Raises RecordingError."""
     from rosbags import rosbag1, rosbag2
 
     reader = (rosbag1.Reader if path.suffix == BAG else rosbag2.Reader)(path)
     try:
         reader.open()
-    except Exception as error:  # whatever sqlite and rosbags raise on what is not such a file
+    except Exception as error:  # any error of sqlite and rosbags on another kind of file
         raise RecordingError(f"{path}: cannot be opened as {path.suffix}: {error or type(error).__name__}") from error
     try:
         yield reader, partial(_ros1_to_cdr, _types(reader)) if path.suffix == BAG else _unpacked
@@ -232,5 +232,5 @@ def _ros1_to_cdr(store: Any, connection: Any, data: bytes) -> bytes:
     """Return a message of ROS 1 in CDR; no bytes for one that does not fit its definition."""
     try:
         return bytes(store.ros1_to_cdr(data, connection.msgtype))
-    except Exception:  # noqa: BLE001  whatever rosbags raises on bad bytes
+    except Exception:  # noqa: BLE001  any error of rosbags on bad bytes
         return b""

@@ -65,7 +65,7 @@ class CameraWait:
         self._settings = settings
         self._settling = Settling()
         self.told = ""
-        """What is waited for, as a line for the log."""
+        """Reason of the wait, as a line for the log."""
 
     def look(self, offers: Offers, now: float) -> Roles | None:
         """Return the roles once they can be assigned, else None; `now` in s of time.monotonic()."""
@@ -264,7 +264,7 @@ class Arrive(Protocol):
     """Callback with the bytes of a message and its publication number, None without one; from any thread."""
 
     def __call__(self, data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
-        """Receive a message; `passage` is None if it came just now."""
+        """Receive a message; without `passage` it came just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class LiveSource(Source):
         self._names: dict[str, str] = {}
         self._parts: dict[str, str] = {}  # topic -> the name under which it is delivered
         self._late = _LateTopics()
-        self._foreign = Settling()  # what belongs to a camera that may still come
+        self._foreign = Settling()  # topics of a camera that may still come
         self.states: dict[str, TopicState] = {}
         self.unused: dict[str, str] = {}
         """{topic that could have been meant: why it is not recorded}."""
@@ -410,7 +410,7 @@ class LiveSource(Source):
         name = known_name(topic, schema)
         part = topic if topic in self._types else self._names.get(name or "")
         if part is None or part in self._parts.values():
-            return self._parts.get(topic)  # who has a part keeps it
+            return self._parts.get(topic)  # topics with a role keep it
         if topic != part and (part in offered or known[name] > 1 or not self._may_be_of_camera(topic, schema, offered)):
             return None
         return part
@@ -462,12 +462,12 @@ class LiveSource(Source):
             return
         way = passage or Passage(time.monotonic_ns(), time.time_ns())
         number, lost = state.arrived(number, way.now, way.lost)
-        state.guessed += way.guessed  # only one thread delivers where there is anything to guess
+        state.guessed += way.guessed  # only one thread delivers where losses are guessed
         message = Message(state.delivered_as, state.schema, way.received, way.received, number, data)
         self._inbox.put(message, way.now, lost, way.guessed)
 
     def _give_late_parts(self, topics: dict[str, str], now: float) -> dict[str, str]:
-        """Give parts to topics that came late, once these have settled; returns those to which it is too late."""
+        """Assign roles to topics that came late, once these have settled; returns the topics that are too late."""
         roles, late, used = self._roles, self._late, {*self._parts, *self._parts.values()}
         if topics != late.seen:
             late.seen = topics

@@ -97,7 +97,7 @@ class HashedFile(io.BufferedReader):
 
     def _take(self, data: memoryview) -> None:
         for at in range(0, len(data), _BLOCK):
-            block = data[at : at + _BLOCK]  # a view keeps all of its data, so of much data there are copies
+            block = data[at : at + _BLOCK]  # a view keeps all of its data, so much data are copied
             self._blocks.put(block if len(data) <= _WAITING * _BLOCK else bytes(block))
         self._hashed += len(data)
 
@@ -129,7 +129,7 @@ HELD_CHUNKS = 64 << 20
 
 @dataclass(slots=True)
 class _File:
-    """One file of a recording, and what the first pass found in it."""
+    """One file of a recording, and its facts of the first pass."""
 
     path: Path
     walk: McapWalk

@@ -246,7 +246,7 @@ def _zstd(data: bytes, chunk: Chunk, largest: int) -> bytes:
 
     try:
         if chunk.whole:
-            # the size in the frame decides how much memory is taken, whatever `max_output_size` says
+            # the size in the frame decides how much memory is allocated, regardless of `max_output_size`
             announced = zstandard.frame_content_size(data)
             if announced > chunk.unpacked:
                 raise ValueError(f"{announced} bytes in place of {chunk.unpacked}")
@@ -450,7 +450,7 @@ class McapWalk:
         return True
 
     def _resume(self, file: BinaryIO, position: int) -> int:
-        """Return the distance from `position` to the next chunk after what was read for certain; 0 without one."""
+        """Return the distance from `position` to the next chunk after the data read for certain; 0 without one."""
         following = find_chunk(file, self._certain)
         return 0 if following is None else following - position
 
@@ -505,7 +505,7 @@ class McapWalk:
         self._certain = position + len(record)
 
     def _read(self, file: BinaryIO, data: bytes, position: int, contents: Contents) -> Generator[Message, None, int]:
-        """Give the CDR messages among the records of one chunk; returns where the last whole record ends."""
+        """Yield the CDR messages among the records of one chunk; returns where the last whole record ends."""
         end = 0
         for opcode, at, length in records(data):
             end = at + length

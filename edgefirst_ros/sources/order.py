@@ -61,7 +61,7 @@ class FileOrder:
         topics = self._topics.values()
         if all(topic.steady for topic in topics):
             return not self._late and all(topic.rising or topic.repeated for topic in topics)
-        # the clock was set back, and the sequence numbers say so
+        # the clock was set back, as the sequence numbers show
         return all(topic.rising and not topic.crossed for topic in topics)
 
 
@@ -101,7 +101,7 @@ def order_topic(numbers: Array, logs: Array, files: Array) -> TopicOrder:
 def _order_in_file(numbers: Array, logs: Array) -> tuple[Array, Array]:
     """Return the recorded order of one topic in one file, and where in it the clock was set back."""
     places = np.arange(len(logs))
-    if (np.diff(numbers) > 0).all():  # whatever the clock says
+    if (np.diff(numbers) > 0).all():  # regardless of the clock
         return places, np.flatnonzero(np.diff(logs) < -SET_BACK) + 1
     numbered = all_different(numbers)
     by_number = np.argsort(numbers, kind="stable") if numbered else places
@@ -117,7 +117,7 @@ def _order_in_file(numbers: Array, logs: Array) -> tuple[Array, Array]:
 
 
 def _set_backs(numbers: Array, logs: Array) -> Array:
-    """Return the places in order of number at which the clock was set back; none if numbers were counted again.
+    """Return the places in order of number at which the clock was set back; empty if numbers were counted again.
 
     Where a publisher is started again, a fall of `log_time` comes with a gap of the numbers.
     """
@@ -129,7 +129,7 @@ def _set_backs(numbers: Array, logs: Array) -> Array:
 def _order_by_number(numbers: list[int], logs: list[int]) -> list[int]:
     """Put each message that steps back in number into its place among those recorded `LATE` before it.
 
-    One that steps back by more numbers than messages are there begins a new count: its publisher was started again.
+    One that steps back by more numbers than earlier messages begins a new count: its publisher was started again.
     """
     found: list[int] = []
     for position, (number, log) in enumerate(zip(numbers, logs, strict=True)):

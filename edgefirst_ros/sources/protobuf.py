@@ -70,7 +70,7 @@ def open_converter(name: str, descriptors: bytes, note: Note) -> Converter | Non
     schema, make = CONVERTERS[name]
     try:
         parse = DecoderFactory().decoder_for(PROTOBUF, Schema(1, descriptors, PROTOBUF, name))
-    except Exception as error:  # whatever protobuf raises on descriptors that are none
+    except Exception as error:  # any error of protobuf on invalid descriptors
         raise RecordingError(f"{name}: its protobuf descriptors cannot be read: {error}") from error
     if parse is None:
         return None
@@ -78,7 +78,7 @@ def open_converter(name: str, descriptors: bytes, note: Note) -> Converter | Non
     def convert(data: bytes) -> bytes:
         try:
             return make(parse(data), note)
-        except Exception:  # noqa: BLE001  whatever protobuf or the codec raises on bad bytes
+        except Exception:  # noqa: BLE001  any error of protobuf or the codec on bad bytes
             return b""
 
     return Converter(schema, convert)

@@ -90,7 +90,7 @@ class RosTransport(Transport):
         own = f"{node.get_fully_qualified_name()}/"
         for name, kinds in node.get_topic_names_and_types():
             if name.startswith(own) or kinds[0].startswith(OF_NODES):
-                continue  # hints list what a user may have meant
+                continue  # hints list only topics that a user may have meant
             if expected and name not in expected and USABLE.isdisjoint(map(full_type, kinds)):
                 continue  # a robot has hundreds, and each costs some calls
             schema = self._type(name, kinds, expected.get(name, ()), mixed)
@@ -171,14 +171,14 @@ class RosTransport(Transport):
         def plain(data: bytes) -> None:
             arrive(data, None)
 
-        callback = numbered if hasattr(RosSubscription, "CallbackType") else plain  # Humble gives only the message
+        callback = numbered if hasattr(RosSubscription, "CallbackType") else plain  # Humble passes only the message
 
         state.reliable = reliable
         handle = self._node.create_subscription(kind, state.name, callback, qos, raw=True)
         self.subscriptions[state.name] = Subscription(handle, kept)
 
     def _compare_types(self, state: TopicState, publishers: list[Any]) -> None:
-        """Report a differing type definition: it never matches on the wire, and nothing else says so."""
+        """Report a differing type definition: it never matches on the wire, and without another message."""
         there = self.subscriptions.get(state.name)
         if there is None or TypeHash is None:
             return
@@ -189,7 +189,7 @@ class RosTransport(Transport):
                 if info.node_name == self._node.get_name() and info.node_namespace == self._node.get_namespace()
             ]
             there.type_hash = own[0] if own else ""
-        alike = {there.type_hash, str(TypeHash())}  # a bridge or a program without ROS does not tell its definition
+        alike = {there.type_hash, str(TypeHash())}  # a bridge or a program without ROS does not send its definition
         other = next((p for p in publishers if there.type_hash and str(p.topic_type_hash) not in alike), None)
         fault = ""
         if other is not None:

@@ -172,7 +172,7 @@ class TiledRecording(Recording):
             if message.schema == TILED:
                 stamps, stamp = self._joined[message.topic], header_stamp(message) or 0
                 if stamp in stamps:
-                    continue  # its other tiles stand far away, in another file
+                    continue  # its other tiles are far away, in another file
                 stamps.add(stamp)
             yield message
 

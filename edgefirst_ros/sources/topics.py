@@ -122,7 +122,7 @@ class Roles:
     infos: dict[str, Infos] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     guessed: bool = False
-    """True if a role was assigned by type alone, or is open as several topics could be meant."""
+    """True if a role was assigned only by type, or is open because several topics match."""
     missing: tuple[str, ...] = ()
     """Keys of the rig without a topic in the recording."""
     base_frame: str | None = None
@@ -169,12 +169,12 @@ class _Finder:
     """True if a topic that is named in the settings may still come."""
     notes: list[str] = field(default_factory=list)
     preferred: list[str] = field(default_factory=list)
-    """Notes of topics that go before others of the same name, which are not guess."""
+    """Notes of topics that are preferred to others, which is not a guess."""
     prefix: str | None = None
     cameras: Cameras | None = None
     """None where the reference is not a camera."""
     given: dict[str, str] = field(default_factory=dict)
-    """Topics that the rig gives to a sensor, or leaves alone, and their keys: no other role takes them."""
+    """Topics that the rig assigns to a sensor, or excludes, and their keys: no other role uses them."""
     missing: list[str] = field(default_factory=list)
     """Keys of the rig without a topic."""
 

@@ -32,7 +32,7 @@ from edgefirst_ros.sources.zenoh_session import library
 DOUBLES = 5.0
 """s for which a message may come by a second subscription, once that is given up: callbacks may be under way."""
 MOST_TOKENS = 4096
-"""Publishers that are taken note of."""
+"""Most publishers that are noted."""
 MODELS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed")
 """Topics of the model's results: until one has come, any may."""
 
@@ -54,7 +54,7 @@ class ZenohTransport(Transport):
     """
 
     def __init__(self, session: Any, settings: Settings, live: LiveSettings, namespace: str = "") -> None:
-        """`session`: an open one, which is not closed here. `namespace`: topics under it go before others."""
+        """`session`: an open one, which is not closed here. `namespace`: topics under it are preferred."""
         self._zenoh = library()
         self._session = session
         self._settings = settings
@@ -72,7 +72,7 @@ class ZenohTransport(Transport):
         self._candidates: dict[str, list[Any]] = {}
         self._listened: dict[str, _Listened] = {}
         self._doubled: list[Lane] = []  # two subscriptions bring them, until the next look
-        self._settled: list[tuple[float, Lane]] = []  # with when the others were given up
+        self._settled: list[tuple[float, Lane]] = []  # with the time when the others ended
         direct = partial(self._zenoh.handlers.Callback, indirect=False)
         watch = session.liveliness().declare_subscriber
         self._watching = [watch(key, direct(self._token), history=True) for key in TOKENS]
@@ -131,7 +131,7 @@ class ZenohTransport(Transport):
         return found
 
     def _expected_names(self, expected: Iterable[str]) -> set[str]:
-        """Plain names of topics that may still come, once the parts are given."""
+        """Plain names of topics that may still come, once the roles are assigned."""
         names = {plain_name(topic) for topic in expected}
         heard = {listened.name for listened in self._listened.values()}
         if self._settings.model_topic is None and names & {*MODELS} and not heard & {*MODELS}:
@@ -139,7 +139,7 @@ class ZenohTransport(Transport):
         return names - heard
 
     def _token(self, sample: Any) -> None:
-        """Take note of a publisher that came or went; in a thread of Zenoh."""
+        """Note a publisher that came or ended; in a thread of Zenoh."""
         key = str(sample.key_expr)
         announced = read_token(key)
         with self._lock:
@@ -153,7 +153,7 @@ class ZenohTransport(Transport):
 
     # ---- subscriptions -------------------------------------------------------------------
     def _subscribe(self, key: str, name: str, intake: Intake, *, kept: bool = False) -> Any:
-        """Subscribe a key expression; `kept`: ask for what was sent before, too."""
+        """Subscribe a key expression; `kept`: request earlier messages, too."""
         source, anchor = next(self._sources), name in self._anchors
 
         def take(sample: Any) -> None:
@@ -170,7 +170,7 @@ class ZenohTransport(Transport):
         return self._session.declare_subscriber(key, callback)
 
     def _subscribe_candidates(self, names: set[str], intake: Intake) -> None:
-        """Subscribe where topics of these names may come, and give up where others might have."""
+        """Subscribe to the places of topics of these names, and end such subscriptions for other names."""
         gone = self._candidates.keys() - names
         for name in gone:
             for subscription in self._candidates.pop(name):
@@ -210,7 +210,7 @@ class ZenohTransport(Transport):
 
 def _cameras(settings: Settings) -> set[str]:
     chosen = settings.reference_topic or settings.sensor(CAMERA).topic
-    topics = (chosen,) if isinstance(chosen, str) else chosen  # several are refused where the parts are given
+    topics = (chosen,) if isinstance(chosen, str) else chosen  # choosing topics rejects several
     names = {*CAMERA_NAMES} if topics is None else {plain_name(topic) for topic in topics}
     return names | ({*TILE_NAMES} if names & {*TILE_NAMES} else set())
 
@@ -233,7 +233,7 @@ def _wanted_names(settings: Settings) -> set[str]:
 
 
 def _described(key: str, announced: Announced | None, lane: Lane | None) -> tuple[str, str | None]:
-    """Return the topic of a key and its type, which messages tell, or else a token."""
+    """Return the topic of a key and its type, from messages or else a token."""
     topic = topic_of(key) if announced is None else announced.topic
     own = None if lane is None else lane.schema
     return topic, own or (None if announced is None else announced.schema)

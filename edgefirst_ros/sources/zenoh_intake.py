@@ -19,11 +19,11 @@ STEP = 1.5
 INTERVALS = 31
 """Newest intervals whose median is the usual one."""
 FEWEST = 4
-"""Intervals that tell what is usual."""
+"""Fewest intervals that define the usual one."""
 CLOCK = 5_000_000_000
 """ns; a longer gap of stamps in less than half of which it came is a clock that was set."""
 MOST = 1 << 20
-"""A larger gap of numbers is not a loss: somebody counts again."""
+"""A larger gap of numbers is not a loss: the count began again."""
 PUBLISHERS = 16
 """Publishers of a topic whose numbers stay."""
 
@@ -35,7 +35,7 @@ class Gaps:
     """
 
     def __init__(self, *, by_stamps: bool) -> None:
-        """`by_stamps`: whether gaps of stamps mean anything; of what is repeated now and then they do not."""
+        """`by_stamps`: count losses by gaps of stamps; not for messages that are repeated now and then."""
         self._by_stamps = by_stamps
         self._numbers: dict[bytes, int] = {}
         self._intervals: deque[int] = deque(maxlen=INTERVALS)
@@ -77,13 +77,13 @@ class Gaps:
 
 
 LOOKBACK = 3_000_000_000
-"""ns of messages that stay while none of a camera came: more than its first frames may need."""
+"""ns of messages that stay before the first of a camera: more than its first frames may need."""
 UNDECIDED = 15_000_000_000
 """ns of messages that stay of a topic that came late, until it has a part."""
 MOST_KEYS = 256
-"""Keys of which messages stay."""
+"""Most keys whose messages stay."""
 MOST_ENCODINGS, LONGEST_ENCODING, OTHERS = 8, 100, "other encodings"
-"""Foreign encodings of a key that are told apart, characters that are told of one, and what stands for the others."""
+"""Foreign encodings of a key that are counted apart, most characters of one, and the name of all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Intake:
         return True
 
     def _trim(self, lane: Lane, now: int) -> None:
-        """Leave out what is too old or too much."""
+        """Drop messages that are too old or too many."""
         if self._released and lane.arrive is not None:
             while len(lane.waiting) > lane.room:
                 self._drop(lane)
@@ -290,7 +290,7 @@ class Intake:
         stamp = header_stamp(Message(lane.key, state.schema, sent.received, sent.received, 0, sent.data))
         lost, guessed, renewed = gaps.take(stamp, sent.now, attached, dropped)
         if renewed:
-            state.heard_of(0)  # its numbers begin anew: what it refers to may not have come
+            state.heard_of(0)  # its numbers begin again: the frames it refers to may not have come
             state.heard_of(1)
         self._last = max(self._last, sent.now)  # a topic that got its part late has older ones
         arrive(sent.data, None, Passage(self._last, sent.received, lost, guessed))

@@ -110,7 +110,7 @@ def read_attachment(data: bytes) -> Attached | None:
     _, named, gid = rest.partition(GID)
     if not (key and time and named) or len(gid) <= GID_BYTES:
         return None
-    number = _number(value[:-1])  # the length of the next key stands before it
+    number = _number(value[:-1])  # the length of the next key is before it
     return None if number is None else Attached(number, gid[1 : 1 + GID_BYTES])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from edgefirst_ros.errors import EdgeFirstError, UsageError, missing_extra
 
 PEER = "peer"
-"""In place of an address: peers that find each other by multicast on the loopback interface."""
+"""Instead of an address: peers that find each other by multicast on the loopback interface."""
 PROTOCOLS = frozenset({"tcp", "udp", "tls", "quic", "ws", "unixsock-stream", "unixpipe", "vsock", "serial"})
 PATIENCE = 10_000
 """ms for which a router that does not answer is waited for."""

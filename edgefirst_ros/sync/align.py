@@ -33,7 +33,7 @@ class Stream(NamedTuple):
     offset: int = 0
     reuse: bool = True
     alternatives: bool = False
-    """True if the nearest message may prove useless, and others within the tolerance are wanted too."""
+    """True if the nearest message may prove useless, so that others within the tolerance are needed too."""
 
 
 class Companion(NamedTuple, Generic[C]):

@@ -58,7 +58,7 @@ class TopicTimes:
     header: Stamps = field(default_factory=Stamps)
     publish: Stamps = field(default_factory=Stamps)
     log_times: array[int] | None = None
-    """Kept for the reference topic alone, whose stamps are checked for wall-clock time."""
+    """Kept only for the reference topic, whose stamps are checked for wall-clock time."""
 
     def add(self, message: Message) -> None:
         stamp = first_stamp(message)
@@ -83,11 +83,11 @@ class TimeBase:
     base: str
     offset: int = 0
     replaced: dict[str, str] = field(default_factory=dict)
-    """{topic: the fault with its stamps, and what is used instead}."""
+    """{topic: the fault of its stamps, and the time used instead}."""
     spread: int = 0
     """Usual lateness of a topic's messages against those of other topics with the same stamp, ns."""
     by_header: bool = True
-    """Header stamps of the reference topic tell time: model results are joined by them, else by the time base's."""
+    """Header stamps of the reference topic are usable: model results are joined by them, else by the time base's."""
 
     def stamp(self, message: Message) -> int:
         """Time of a message in ns."""
@@ -343,7 +343,7 @@ class Cut:
     frames: int = 0
     """Number of reference messages in the whole recording."""
     note: str = ""
-    """Note to the user, if nothing is inside."""
+    """Note to the user, if the cut is empty."""
 
     @classmethod
     def of(cls, span: tuple[int, int], stamps: Iterable[tuple[int, int]], frames: int) -> Cut:

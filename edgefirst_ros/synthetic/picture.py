@@ -154,7 +154,7 @@ def _paint(rgb: NDArray[np.uint8], thing: Thing, *, dressed: bool) -> None:
 
 
 def _dress(thing: Thing, height: int, width: int) -> NDArray[np.uint8]:
-    """Return a car from behind, or a person, as it fills its box, (height, width, 3)."""
+    """Return the rear of a car, or a person, as it fills its box, (height, width, 3)."""
     down, across = (np.arange(height)[:, None] + 0.5) / height, (np.arange(width) + 0.5) / width
     coat, dark, skin = COATS[thing.label][thing.number // 2 % 3], np.array((45, 46, 50)), np.array((196, 150, 125))
     rgb = np.broadcast_to(coat * (1.1 - 0.3 * down)[..., None], (height, width, 3)).copy()

@@ -23,7 +23,7 @@ CAMERA_TOPIC = {
     "png": "camera/jpeg",
     **dict.fromkeys(("rgb8", "bgr8", "mono8", "yuv422", "nv12"), "camera/image"),
 }
-"""Topic of the camera by codec, without prefix; raw pictures go by their encoding."""
+"""Topic of the camera by codec, without prefix; raw pictures have their encoding as codec."""
 
 RATES = {
     "radar/cube": 18.0, "radar/targets": 18.0, "radar/clusters": 18.0, "radar/info": 1.0, "lidar/points": 10.0,
@@ -45,12 +45,12 @@ LATENCIES = {
 """Milliseconds from measuring to recording; others take 1."""
 MODEL_TOPICS = frozenset({"model/output", "model/boxes2d", "model/mask", "model/mask_compressed"})
 TOPICS = frozenset({"camera", "camera/info", *RATES, *MODEL_TOPICS})
-"""Every topic there is, by its name in a recipe; `camera` represents the codec's own topic."""
+"""Every topic, by its name in a recipe; `camera` represents the codec's own topic."""
 OLDER = frozenset({"model/boxes2d", "model/mask", "model/mask_compressed"})
 """Topics of the older generation of devices instead of `model/output`."""
 DEFAULT_TOPICS = TOPICS - {"radar/clusters", "fusion/boxes3d", *OLDER}
 EVERY = frozenset({"*"})
-"""All topics, where a fault asks for names."""
+"""All topics, where a fault expects names."""
 INVALID_FIXES = frozenset({"zero", "nan", "status", "range", "jump"})
 
 
@@ -89,7 +89,7 @@ class Recipe:
     colour_declared: bool = True
     parameter_sets_once: bool = False
     leading_packet: bool = False
-    """The first video message holds the parameter sets and no picture (and nothing repeats them)."""
+    """The first video message holds the parameter sets and no picture (and no other has them)."""
     start_in_gop: int = 0
     """Number of messages at the begin of the video that are not recorded."""
 
@@ -129,7 +129,7 @@ class Recipe:
     drop_video: Collection[int] = ()
     drop: Mapping[str, Collection[int]] = field(default_factory=dict)
     sequence_gaps: bool = True
-    """Sequence numbers count what was dropped; otherwise they do not show it."""
+    """Sequence numbers count dropped messages too; otherwise they do not show the loss."""
     damage_video: Collection[int] = ()
     truncate: Mapping[str, Collection[int]] = field(default_factory=dict)
     """Messages cut to half their bytes."""

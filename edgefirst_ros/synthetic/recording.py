@@ -67,7 +67,7 @@ def write_recording(path: Path, recipe: Recipe) -> Truth:
             size = Path(path).stat().st_size
             _truncate(path, max(0, size + recipe.cut if recipe.cut < 0 else min(recipe.cut, size)))
     except OSError as error:
-        if begun:  # what is left is no recording
+        if begun:  # the rest is not a recording
             with suppress(OSError):
                 Path(path).unlink()
         raise RecordingError(f"{path}: cannot be written: {error}") from error
@@ -113,7 +113,7 @@ def _topic(truth: Truth, name: str) -> Iterator[_Entry]:
     recipe, build = truth.recipe, _builder(truth, name)
     source = ((index, recipe.stamp(name, index)) for index in itertools.count())
     end = recipe.start + recipe.duration
-    if name == "camera/info" or name in MODEL_TOPICS:  # per picture, whatever rounding does at the end
+    if name == "camera/info" or name in MODEL_TOPICS:  # per picture, regardless of rounding at the end
         end = recipe.stamp("camera", recipe.frames)
     within = itertools.takewhile(lambda pair: pair[1] < end, source)
     every = ((index, stamp, recipe.received(name, index, stamp)) for index, stamp in within)

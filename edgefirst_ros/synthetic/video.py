@@ -86,7 +86,7 @@ def _packets(recipe: Recipe, painter: Painter, encoder: VideoCodecContext) -> It
     """(picture's index, access unit) in decode order."""
     from av.video.reformatter import VideoReformatter
 
-    scaler = VideoReformatter()  # keeps what a new one makes for each picture, which takes longer than a small picture
+    scaler = VideoReformatter()  # making one for each picture takes longer than a small picture
     for index in range(recipe.frames):
         frame = _yuv(recipe, painter, index, "yuv420p", scaler)
         frame.pts = index
@@ -126,7 +126,7 @@ def _encoder(recipe: Recipe) -> VideoCodecContext:
     if recipe.codec == "h265":
         settings |= {"pools": "none", "frame-threads": 1, "wpp": 0, "info": 0, "log-level": "none"}
     text = ":".join(f"{key}={value}" for key, value in settings.items())
-    # The fastest preset: with the next one up 720p alone would take most of the demo's time.
+    # The fastest preset: with the next one up 720p would take most of the demo's time.
     encoder.options = {"preset": "ultrafast", "x264-params" if recipe.codec == "h264" else "x265-params": text}
     return encoder
 

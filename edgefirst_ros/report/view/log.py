@@ -56,9 +56,9 @@ class Logger:
     sensors: Collection[str]
     """Keys of the sensors that are needed, and `model`; empty: all."""
     packets: Iterable[Packet] | None = None
-    """The video of a recording, which goes as it is; None: pictures are members."""
+    """The video of a recording, logged without decoding; None: pictures are members."""
     repeats: bool = False
-    """Log also what the sample before has, because that one is not logged."""
+    """Log also data that the sample before has, because that one is not logged."""
 
     def __post_init__(self) -> None:
         self.entities: set[str] = set()
@@ -190,7 +190,7 @@ class Logger:
             self._log(entity_of(sensor), rr.Tensor(np.log1p(loud), dim_names=names))
 
     def _annotations(self, sample: Sample) -> None:
-        """Log boxes and masks; none where the model looked and saw nothing, so that old ones go."""
+        """Log boxes and masks; empty ones if the model found no object, to clear older ones."""
         import rerun as rr
 
         looked = sample.row.get("model_timestamp") is not None
@@ -232,7 +232,7 @@ class Logger:
                         if picture.size != tuple(size):
                             continue
                         drawn = np.asarray(picture.convert("L")) > 127
-                except Exception as error:  # noqa: BLE001  whatever the library raises on bad bytes
+                except Exception as error:  # noqa: BLE001  any error of the library on bad bytes
                     self.notes.setdefault("mask", f"a mask cannot be read: {text_of(error)}")
                     continue
                 found[drawn] = self._names.setdefault(str(label), len(self._names) + 1) % 255

@@ -125,7 +125,7 @@ def _logged(
         numbers = [sample.frame for sample in samples if sample.frame is not None]
         video = _needed(packets, min(numbers, default=0), max(numbers, default=0))
     logger = Logger(recording, subject, only, video, repeats=frame is not None)
-    os.close(create_anew(target))  # its folder may be open to all: nothing that was put there is written through
+    os.close(create_anew(target))  # its folder may be open to all: never write into a file that was put there
     recording.save(str(target))
     number = logger.run(samples, progress, len(samples))
     logger.finish()
@@ -154,7 +154,7 @@ def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet
 
 
 def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
-    """Return the one thing that paths name. Raises UsageError if there are several."""
+    """Return the one thing that paths name. Raises UsageError for several."""
     wanted, _ = wanted_of(paths, join=join)
     if len(wanted) != 1:
         listed = ", ".join(str(one.path) for one in wanted[:MOST_LISTED])
@@ -167,7 +167,7 @@ def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
 def _opened(
     one: Wanted, settings: Settings, progress: Progress
 ) -> Iterator[tuple[ReportSubject, Iterator[Packet] | None]]:
-    """Open what is needed, with the video of a recording where it goes as it is."""
+    """Open the dataset or recording, with the video of a recording if it is logged without decoding."""
     if one.recording is None:
         yield ReportSubject(one.name, one.path, Dataset(one.path, limits=settings.limits)), None
         return

@@ -25,7 +25,7 @@ class _EndedError(Exception):
 
 
 class _Ends:
-    """Handler of signals. Only while the child is waited for do they raise: it is never left behind, half started."""
+    """Handler of signals. It raises only during the wait for the child, so that a half-started one never remains."""
 
     def __init__(self) -> None:
         self.came = self.raises = False
@@ -101,7 +101,6 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def _free_ports(number: int) -> list[int]:
-    """Ports that nobody listens at."""
     sockets = [socket.socket() for _ in range(number)]
     try:
         for one in sockets:

@@ -36,7 +36,7 @@ class SliceHeader:
     entry: bool
     """Decoding can start here."""
     closed: bool
-    """Besides, nothing that is shown after it refers to anything before it."""
+    """Also, no picture shown after it refers to one before it."""
     reference: bool
     """Other pictures may depend on it."""
     leaves_traces: bool
@@ -49,7 +49,7 @@ class UnitHeaders(NamedTuple):
     """Headers of one access unit."""
 
     sets: bytes
-    """Parameter sets in front of its first slice, with start codes; empty where it has none."""
+    """Parameter sets in front of its first slice, with start codes; may be empty."""
     picture: SliceHeader | None
     """None where it has no picture, or its headers cannot be read."""
     damaged: bool = False
@@ -178,7 +178,7 @@ class AccessUnit:
     gap: bool = False
     """True if a message before it is missing."""
     wanted: bool = True
-    """True if its picture may be asked for; otherwise it only serves as a reference of later ones."""
+    """True if its picture may be requested; otherwise it is only a reference of later ones."""
     tiles: Sequence[AccessUnit] = ()
     """Units of its tiles, each of a stream of its own; empty for a picture of one stream."""
 
@@ -194,7 +194,7 @@ class AccessUnit:
     """True if something before it in its stream is lost or could not be read."""
     keyframe: bool = False
     leading: bool = False
-    """Shown before the last entry; may need what came before that one."""
+    """Shown before the last entry; may need pictures before that one."""
 
     # while it is decoded
     before: bytes = b""
@@ -207,11 +207,11 @@ class AccessUnit:
     """True if the units before it are lost, or not fed."""
     state: UnitState = UnitState.WAITING
     outcome: Any = None
-    """Once DONE, until it is used: an av.VideoFrame, a Picture, or why there is none, as a str or a MessageError."""
+    """Once DONE, until it is used: an av.VideoFrame, a Picture, or why it is missing, as a str or a MessageError."""
     gop: Any = None
     """The GOP it belongs to, where several are decoded side by side."""
     given: bool = False
-    """True once `outcome` may be taken from its GOP."""
+    """True once its GOP has set `outcome`."""
     finished: bool = False
     """True once its picture was used or skipped."""
 
@@ -244,7 +244,7 @@ class Tracker:
         self._sequence_set: bytes | None = None  # of the last picture
 
     def mark_gap(self) -> None:
-        """Take note that something between the last unit and the next one is lost or cannot be read."""
+        """Note that data between the last unit and the next one are lost or cannot be read."""
         self._after_gap = True
         self._break()
 
@@ -275,7 +275,7 @@ class Tracker:
         return before != picture.sequence_set
 
     def _follow(self, picture: Any) -> tuple[str | None, bool]:
-        """Go on to a picture; return why it is not clean, and whether it is a leading one."""
+        """Advance to a picture; return why it is not clean, and whether it is a leading one."""
         raise NotImplementedError
 
     def _enter(self, closed: bool) -> None:

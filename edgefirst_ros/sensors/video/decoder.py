@@ -22,19 +22,19 @@ FURTHEST = 1.0
 """Steps of 255 by which its luma may differ from that of software, on average: decoding is exact by the standards."""
 HARMLESS = (
     "mmco: unref short failure",  # a picture was to be forgotten that is already
-    "number of reference frames",  # more are kept than announced; the oldest is dropped
+    "number of reference frames",  # more than announced; the oldest is dropped
     "Increasing reorder buffer",  # output order only
 )
 """Messages of libavcodec at level error that do not mean a damaged picture."""
 HARMFUL = re.compile(r"Skipping invalid undecodable NALU: ([12]?\d|3[01])\s|concealing \d+ DC")
-"""What it says only as a warning or information.
+"""Messages of libavcodec at level warning or information that mean a damaged picture.
 
-Of a slice of H.265 that breaks off, where the rest is what another picture left; it says the same of messages beside
-the picture, which cameras fill as they like.  Of blocks of H.264 that are missing, which it makes up: it marks the
-picture too, but pictures that refer to it may come out before it does."""
+The first is of a slice of H.265 that breaks off, so that the rest shows pixels of another picture. It also exists for
+other types of NAL units, which cameras fill as they like. The second is of missing blocks of H.264, which libavcodec
+makes up: it marks the picture too, but pictures that refer to it may come out before it does."""
 BEYOND = b"\xff" * 1024
-"""What is after each unit of H.265: a slice that was cut continues in it, mostly as coefficients that cannot be.
-libavcodec does not look where a slice ends, and decodes zeros for the rest of the picture without a word."""
+"""Bytes after each unit of H.265: a cut slice continues in them, mostly as impossible coefficients. libavcodec does not
+check where a slice ends, and silently decodes zeros for the rest of the picture."""
 
 
 class Decoder:
@@ -48,15 +48,15 @@ class Decoder:
     def __init__(self, codec: str, kind: str = "software", limits: Limits = DEFAULT_LIMITS) -> None:
         import av
 
-        av.logging.set_level(av.logging.INFO)  # without a level nothing can be captured
-        av.logging.set_skip_repeated(False)  # the same complaint about two units is two complaints
-        logging.getLogger("libav").setLevel(logging.ERROR)  # what is said to others, about nothing that matters here
+        av.logging.set_level(av.logging.INFO)  # without a level messages cannot be captured
+        av.logging.set_skip_repeated(False)  # the same message about two units counts twice
+        logging.getLogger("libav").setLevel(logging.ERROR)  # messages outside a capture do not matter
         self.codec = codec
         self.note = ""
         self._limits = limits
         self._hardware = kind != "software"
         self._tested = False
-        self._hurt = False  # it met damage: what it keeps of that may show in any later picture
+        self._hurt = False  # it met damage, whose remains may show in any later picture
         self._sets = b""  # parameter sets of all units so far
         self._context = self._open()
 
@@ -95,13 +95,13 @@ class Decoder:
         with av.logging.Capture():
             try:
                 frames: list[Any] = self._context.decode(None)
-            except av.FFmpegError:  # what does not come out is missed by number
+            except av.FFmpegError:  # the reader finds missing pictures by number
                 frames = []
         return frames
 
     def restart(self) -> None:
         """Forget all pictures: it can continue with an entry only."""
-        if self._hurt:  # flushing does not clear all: coefficients left of a broken block go into the next one
+        if self._hurt:  # flushing does not clear all: coefficients of a broken block enter the next one
             self._context = self._open()
             if self._sets:
                 self.decode(self._sets, None)
@@ -139,7 +139,7 @@ class Decoder:
 
 
 def _harms(level: int, text: str) -> bool:
-    """True if what libavcodec says means that a picture is not as it was."""
+    """True if messages of libavcodec mean that a picture is damaged."""
     import av
 
     if level > av.logging.ERROR:
@@ -204,7 +204,7 @@ def difference(name: str, found: npt.NDArray[np.uint8], wanted: npt.NDArray[np.u
 
 
 def _luma(context: Any, keyframe: bytes) -> npt.NDArray[np.uint8] | None:
-    """Return the luma (height, width) of a keyframe; None where it does not decode without complaint."""
+    """Return the luma (height, width) of a keyframe; None if it does not decode without errors."""
     import av
 
     frames: list[Any] = []

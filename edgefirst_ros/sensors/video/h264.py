@@ -23,7 +23,7 @@ from edgefirst_ros.sensors.video.bitstream import (
 
 @dataclass(frozen=True, slots=True)
 class H264Slice(SliceHeader):
-    """The first slice header of a picture, with what its sequence parameter set says of it."""
+    """The first slice header of a picture, with facts of its sequence parameter set."""
 
     recovery: bool
     """A recovery point with count 0 comes with it."""
@@ -32,7 +32,7 @@ class H264Slice(SliceHeader):
     frame_number_bits: int
     gaps_allowed: bool
     order: int | None
-    """pic_order_cnt_lsb; None of order types 1 and 2, where there are no leading pictures to tell."""
+    """pic_order_cnt_lsb; None of order types 1 and 2, which have no leading pictures to identify."""
     order_bits: int
 
 
@@ -144,7 +144,7 @@ class H264Tracker(Tracker):
         return picture.frame_number != due and not (picture.field and picture.frame_number == self._frame_number)
 
     def _picture_order(self, picture: H264Slice) -> int | None:
-        """Picture order count of type 0; None of the other types, where there are no leading pictures to tell."""
+        """Picture order count of type 0; None of the other types, which have no leading pictures to identify."""
         if picture.order is None or picture.keyframe:
             return picture.order
         half = 1 << picture.order_bits - 1

@@ -39,7 +39,7 @@ class H265Headers(HeaderReader):
     pictures = range(32)
 
     def __init__(self) -> None:
-        self._sub_layers = True  # until a parameter set says that there is only one
+        self._sub_layers = True  # until a parameter set states only one
         self._sequence_sets: dict[int, bytes] = {}
         self._picture_sets: dict[int, int] = {}
 
@@ -54,7 +54,7 @@ class H265Headers(HeaderReader):
             self._sub_layers = bool(nal[2] >> 1 & 7)
             self._take_sequence_set(nal_head(data, begin, PARAMETER_BYTES))
         elif kind == 34:
-            with contextlib.suppress(ValueError):  # the decoder says so where it is used
+            with contextlib.suppress(ValueError):  # the decoder reports it where it is used
                 bits = Bits(nal[2:])
                 number = bits.golomb()
                 self._picture_sets[number] = bits.golomb()
@@ -76,7 +76,7 @@ class H265Headers(HeaderReader):
         )
 
     def _take_sequence_set(self, nal: bytes) -> None:
-        with contextlib.suppress(ValueError):  # the decoder says so where it is used
+        with contextlib.suppress(ValueError):  # the decoder reports it where it is used
             bits = Bits(nal[2:])
             bits.read(4)
             layers = bits.read(3)
@@ -107,6 +107,6 @@ class H265Tracker(Tracker):
                 self._leading_state = BEFORE_KEYFRAME  # broken link: its leading pictures are never shown
         leading = picture.kind in (8, 9)
         fault = self._leading_state if leading else self._state
-        if picture.ends_sequence:  # what comes behind it starts anew
+        if picture.ends_sequence:  # the next picture begins a new sequence
             self._state = BEFORE_KEYFRAME
         return fault, leading

@@ -28,7 +28,7 @@ from edgefirst_ros.sensors.video.bitstream import LARGEST_SETS, AccessUnit, Unit
 from edgefirst_ros.sensors.video.decoder import Decoder
 
 LARGEST_BACKLOG = 64 << 20
-"""Bytes of access units that wait to be asked for; beyond, the oldest are decoded anyway."""
+"""Bytes of access units that wait for a request; beyond, the oldest are decoded anyway."""
 UNIT_BYTES = 500
 """Overhead of a waiting access unit, bytes."""
 MOST_THREADS = 16
@@ -36,22 +36,22 @@ MOST_THREADS = 16
 AHEAD_BYTES = 48 << 20
 """Of pictures a thread, that are held while others are requested: 16 of 1920 x 1080 where they are not encoded."""
 AHEAD_UNITS = 32
-"""Units a thread that are taken in before their pictures are waited for: what belongs to them is held for so long."""
+"""Units a thread that are added before a wait for their pictures: data that belong to them are held for so long."""
 SHORTEST = 8
 """Units a GOP has at least, so that a stream of keyframes does not become as many decoders."""
 SHORTEST_KEYFRAMES_ONLY = 2
-"""The same where only keyframes are decoded: seconds may are between them."""
+"""The same where only keyframes are decoded: they may be seconds apart."""
 
 
 # ---- one decoder -------------------------------------------------------------------------------
 class _References(Enum):
-    """True if what the next units refer to is in the decoder, undamaged."""
+    """State in the decoder of the pictures to which the next units refer."""
 
     INTACT = auto()
     LEADING_LOST = auto()
-    """Not what leading pictures of the last entry refer to; with the next entry it is INTACT."""
+    """Only those of leading pictures of the last entry are lost; with the next entry it is INTACT."""
     LOST = auto()
-    """Not before the next entry, whose own picture needs none; with that it is LEADING_LOST."""
+    """Lost until the next entry, whose own picture needs no others; with that it is LEADING_LOST."""
 
 
 class VideoReader:
@@ -152,7 +152,7 @@ class VideoReader:
         return (unit for unit in self._units.values() if unit.state is UnitState.WAITING)
 
     def _drop_unwanted(self, number: int) -> None:
-        """Drop the units that wait before the entry that a picture needs, if none of their pictures is needed."""
+        """Drop the units that wait before the entry that a picture needs, unless one of their pictures is needed."""
         unit = self._units.get(number)
         if unit is None or unit.state is not UnitState.WAITING:
             return
@@ -161,7 +161,7 @@ class VideoReader:
         if entry is None or entry.state is not UnitState.WAITING or next(iter(self._waiting())) is entry:
             return
         if start == self._entry and self._more_leading and not self._keyframes_only:
-            return  # a leading picture that is still to come may be wanted
+            return  # a leading picture that is still to come may be needed
         unwanted = [u for u in self._waiting() if u.number < start or (u.leading and u.last_entry == start)]
         if any(waiting.wanted for waiting in unwanted):
             return
@@ -178,7 +178,7 @@ class VideoReader:
 
     # ---- the decoder ---------------------------------------------------------------------
     def _feed(self) -> None:
-        """Give the decoder the next unit that waits."""
+        """Feed the decoder with the next unit that waits."""
         unit = next(iter(self._waiting()))
         self._waiting_bytes -= _weight(unit)
         if unit.entry:
@@ -265,7 +265,7 @@ class _Gop:
     taken_in: int = 0
     """Number of its access units so far."""
     held: int = 0
-    """Bytes of its pictures that are given and not taken."""
+    """Bytes of its pictures that are ready and not used."""
     state: _GopState = _GopState.QUEUED
     complete: bool = False
     error: BaseException | None = None
@@ -301,7 +301,7 @@ class GopReader:
         self._pool = ThreadPoolExecutor(self._threads, "decode")
         lock = threading.Lock()
         self._given = threading.Condition(lock)
-        """Wakes who asks for a picture."""
+        """Wakes requests for a picture."""
         self._pushed = threading.Condition(lock)
         """Wakes threads that wait for units."""
         self._taken = threading.Condition(lock)
@@ -429,7 +429,7 @@ class GopReader:
         try:
             reader = VideoReader(self.codec, keyframes_only=self._keyframes_only, limits=self._limits, sets=sets)
             self._work(gop, reader)
-        except BaseException as error:  # noqa: BLE001  it is raised where the picture is asked for
+        except BaseException as error:  # noqa: BLE001  raised at the request for the picture
             with self._given:
                 gop.error = error
                 self._given.notify_all()
@@ -452,7 +452,7 @@ class GopReader:
                 self._give(pending.popleft(), found)
 
     def _next_unit(self, gop: _Gop, reader: VideoReader, pending: deque[AccessUnit]) -> bool:
-        """Push the GOP's next unit; return True if there is none any more."""
+        """Push the GOP's next unit; return True at its end."""
         with self._pushed:
             if not gop.units:
                 self._given.notify_all()
@@ -469,7 +469,7 @@ class GopReader:
         return False
 
     def _give(self, unit: AccessUnit, found: Any) -> None:
-        """Put a picture where it can be asked for, once there is room."""
+        """Make a picture available to requests, once space is free."""
         gop = unit.gop
         with self._taken:
             while self._is_full(gop) and not self._closed and self._can_wait(gop):
