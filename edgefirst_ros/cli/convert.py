@@ -107,7 +107,7 @@ def convert(
 
 
 def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
-    """Return the number of the place that an object is among `places`, added where it lacks; None for a path."""
+    """Return the number of the place of an object among `places`, adding a missing one; None for a path."""
     from edgefirst_ros.dataset.objects.location import is_remote
     from edgefirst_ros.dataset.objects.places import locate
 
@@ -189,7 +189,7 @@ def print_outcome(outcome: Outcome) -> None:
         other = outcome.samples - by_sensor["model"]
         skipped = f"; it skipped {other}: no boxes there does not mean background" if other else ""
         say(f"the model processed {by_sensor['model']} of {counted(outcome.samples, 'sample')}{skipped}")
-    if max(by_sensor.values(), default=0) > 1:  # else there is nothing to repeat
+    if max(by_sensor.values(), default=0) > 1:  # else no members can repeat
         members, size = count_repeats(outcome.paths)
         if members:
             say(repeated(members, size))
@@ -199,7 +199,7 @@ def print_outcome(outcome: Outcome) -> None:
     say("")
     bases = sorted({base["base"] for base in outcome.time_bases.values()})
     say(f"time base: {', '.join(bases)}")
-    if outcome.seconds:  # it was finished already otherwise
+    if outcome.seconds:  # else it was already finished
         speed = outcome.duration / outcome.seconds
         if outcome.duration:
             say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")

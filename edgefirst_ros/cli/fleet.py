@@ -93,7 +93,7 @@ def convert(
     from edgefirst_ros.fleet.dask_engine import dask_engine
     from edgefirst_ros.fleet.work import sweep
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a container that is to end is interrupted
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a container interrupts the command
     if cluster is not None and workers is not None:
         raise UsageError("--cluster and --workers cannot be combined: the cluster has its own workers")
     settings = load(config, texts=texts_of(context, assignments or ()), note=_note)
@@ -190,7 +190,7 @@ def status(
         raise DatasetError(f"{place}: not the folder of a fleet; edgefirst-ros fleet convert makes one")
     try:
         write_catalogue(layout, states)
-    except ObjectStoreError as error:  # to look at it no right to write is needed
+    except ObjectStoreError as error:  # reading it needs no right to write
         print(one_line(f"the catalogue stays as it is: {error}"), file=sys.stderr)
     shown = ("settings", "software", "verdict", "samples", "bytes", "source", "error", "loss")
     rows = states.choose(where, *([pl.exclude("members", "counts")] if as_json else shown))
@@ -425,7 +425,7 @@ def live(*, quiet: bool) -> Iterator[Callable[[FleetProgress], None]]:
             return
         told["at"] = now
         line = describe(tally)
-        with suppress(OSError):  # nobody may read it any more; the work goes on
+        with suppress(OSError):  # the reader may be gone; the work continues
             if terminal:
                 print(f"\r{line.ljust(int(told['width']))}", end="", file=sys.stderr, flush=True)
                 told["width"] = len(line)

@@ -38,7 +38,7 @@ def say(text: str) -> None:
     try:
         print(printable(text).encode(encoding, "replace").decode(encoding), flush=True)
     except OSError as error:
-        with open(os.devnull, "wb") as nowhere:  # for what is buffered
+        with open(os.devnull, "wb") as nowhere:  # for buffered text
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
 
@@ -149,7 +149,7 @@ def _lines() -> Report:
             parts = [f"{what}: {100 * done // max(of, 1)} %", describe_rate(what, done, since)]
             if done and since:
                 parts.append(f"{describe_time(since * max(of - done, 0) / done)} left")
-            with suppress(OSError):  # the reader may be gone; the work goes on
+            with suppress(OSError):  # the reader may be gone; the work continues
                 print(one_line(", ".join(filter(None, parts))), file=sys.stderr, flush=True)
 
     return report

@@ -16,21 +16,21 @@ from typing import TextIO
 from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_any, is_out_of_memory, printable
 
 OBJECTS = 50_000
-"""Objects made between two looks for garbage in cycles, of which there is little: with Python's 700 a fifth of the
-processor time of a short command went into looking through its libraries again and again, and once more at its end."""
+"""Objects made between two searches for garbage in cycles, which is rare. With Python's 700, a short command spent a
+fifth of its processor time on searching its libraries again and again, and once more at its end."""
 
 
 def main() -> None:
     """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss."""
     gc.set_threshold(OBJECTS, 10, 10)
-    atexit.register(gc.freeze)  # what is there at the end goes with the process
+    atexit.register(gc.freeze)  # the end of the process frees the remaining objects
     try:
         _open_closed_streams()
         sys.stdout, sys.stderr = Outlet.of(sys.stdout), Outlet.of(sys.stderr)
-        warnings.filterwarnings("ignore", module=r"PIL\.")  # of what is broken our own errors tell
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # our own errors report broken files
         warnings.filterwarnings("ignore", category=RuntimeWarning)  # numpy's, of numbers that overflow
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads otherwise that nothing here needs
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it looks for them in every installed package
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy starts threads that this program does not need
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it searches all installed packages
         from edgefirst_ros.cli.app import app
 
         app()
@@ -38,7 +38,7 @@ def main() -> None:
         raise
     except KeyboardInterrupt:  # also while libraries are imported
         sys.exit(130)
-    except BaseException as error:  # noqa: BLE001  panics of polars are no Exception
+    except BaseException as error:  # noqa: BLE001  panics of polars are not of type Exception
         sys.exit(_report(error))
 
 
@@ -94,9 +94,9 @@ def _in_red(text: str) -> str:
 
 
 def _open_closed_streams() -> None:
-    """Open standard streams that are closed to the null device: else the first file that is opened takes their place.
+    """Open closed standard streams to the null device: else the first file that is opened takes their place.
 
-    What libraries print would go into it, a dataset among others.
+    Libraries would print into it, and it may be a dataset.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:

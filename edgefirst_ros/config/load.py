@@ -276,7 +276,7 @@ def explain(
 
 
 def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
-    """Return what was expected where a fault was found; for a list item, what the list should be."""
+    """Return the expected value at a fault; for a list item, the expected list."""
     path = tuple(map(str, fault["loc"]))
     whole = fields.get(path[0])
     field = fields.get(".".join(path)) or (whole if whole is not None and whole.type is list else None)

@@ -226,7 +226,7 @@ class Settings(Model):
         option="N",
         ge=0,
         le=256,
-        exclude=True,  # not part of the stored configuration: any number of threads gives the same dataset
+        exclude=True,  # not part of the stored configuration: any number of threads writes the same dataset
     )
     limits: Annotated[Limits, BeforeValidator(no_switches)] = setting(Limits, "Limits on the size of data that is read")
 

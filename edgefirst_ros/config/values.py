@@ -33,7 +33,7 @@ def no_switches(values: Any) -> Any:
 
 
 CONVERT, FLEET, CAPTURE, SHOW, GROUP = "convert", "fleet", "capture", "show", "group"
-"""Verbs by what they do with settings: convert and replay; fleet convert; capture; report and view; merge and split."""
+"""Verbs by their use of settings: convert and replay; fleet convert; capture; report and view; merge and split."""
 WRITING = (CONVERT, FLEET, CAPTURE)
 """Verbs that write samples."""
 SAMPLING = (*WRITING, SHOW)
@@ -159,7 +159,7 @@ def globs_of_text(value: Any) -> Any:
     return found
 
 
-@functools.lru_cache(maxsize=256)  # settings are asked for with every frame
+@functools.lru_cache(maxsize=256)  # called for settings with every frame
 def nanoseconds(seconds: float) -> int:
     """Return seconds as whole nanoseconds, without the error of a float."""
     return round(Fraction(str(seconds)) * SECOND)

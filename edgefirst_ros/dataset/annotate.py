@@ -82,7 +82,7 @@ def write_annotations(
 
 
 def _keep_before(path: Path, ending: str) -> Path | None:
-    """Give the table a second name, instead of an earlier one that has it; None if there is no table."""
+    """Keep the table under a second name, replacing an earlier one; None without a table."""
     if not os.path.lexists(path):
         return None
     kept = path.with_name(f"{path.name}{ending}")

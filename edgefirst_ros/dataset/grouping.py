@@ -98,7 +98,7 @@ class _Balance:
         """Return the group for a unit, where `left` are still to be given, it included."""
         parts = self._parts[unit]
         groups = [group for group, units in self._units.items() if not units]
-        if left > len(groups):  # else every one of them is needed where there is none yet
+        if left > len(groups):  # else each empty group needs one of the units
             groups = list(self._units)
         if not parts:
             return groups[0]

@@ -147,7 +147,7 @@ def merge(
                 lost += _left_over(part, notes)
         if not writer.samples:
             raise DatasetError("the datasets have no samples with rows of frames, so no dataset is written")
-        failing.pop_all()  # from here on all is there, and can be completed later
+        failing.pop_all()  # from here on all data exists, and can be completed later
         paths = writer.finish(metadata, labels, categories)
     groups = None if group_rule is None else GroupCounts.of([paths], group_rule, limits)
     notes = [*dict.fromkeys(note for part in parts for note in part.notes), *notes, *(groups.notes if groups else ())]
@@ -199,7 +199,7 @@ def _keys(dataset: Dataset) -> Iterator[Key]:
 
 
 def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: Sequence[str]) -> dict[str, Any] | None:
-    """Return the frames row of a sample; None if there is none with a stamp."""
+    """Return the frames row of a sample; None if it has no row with a stamp."""
     number = part.dataset.frame_rows.get(key)
     if part.frames is None or number is None:
         return None
@@ -227,7 +227,7 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sam
             if renamed:
                 members.append((kind, _with_sequence(data, kind, sequence)))
             elif packed is not None and (entry := packed.entry(name)).compress_type == DEFLATED:
-                # as it lies: its checksum was compared when it was read
+                # copied unchanged: its checksum was compared when it was read
                 members.append((kind, Deflated(packed.packed(entry), entry.file_size, entry.CRC)))
             else:
                 members.append((kind, [data]))
@@ -251,7 +251,7 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
             exif = picture.getexif()
             comment = exif.get_ifd(MAIN).get(COMMENT)
             said = json.loads(comment.removeprefix(ASCII)) if isinstance(comment, bytes) else None
-    except Exception:  # noqa: BLE001  whatever the library raises on EXIF that is broken: it names none
+    except Exception:  # noqa: BLE001  the library does not document its errors on broken EXIF
         return [data]
     if not isinstance(said, dict) or "sequence" not in said:
         return [data]

@@ -169,8 +169,8 @@ def unite_labels(parts: Sequence[MergeInput], *, renumber: bool) -> tuple[list[s
 def _unite_classes(parts: Sequence[MergeInput]) -> tuple[list[str] | None, list[str]]:
     """Return one list of names by pixel value, and which values of masks have two names in words.
 
-    Set in each part with masks of classes how its values change, where it has another list. A list that names no
-    masks gives way to one that does.
+    Set in each part with masks of classes how its values change, where it has another list. Lists of parts with masks
+    of classes take precedence.
     """
     united: list[str] | None = None
     clashes: list[str] = []
@@ -384,7 +384,7 @@ def find_class_masks(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArr
 
 
 def _renumber(found: dict[str, pa.Array], part: MergeInput) -> None:
-    """Give labels their new numbers: by name if it exists, else by the old number."""
+    """Replace the numbers of labels, by name if it exists, else by the old number."""
     if "label_index" in found:
         old = found["label_index"]
         new = pl.Series(pl.from_arrow(_mapped(old, part.indices))).cast(pl.UInt64)

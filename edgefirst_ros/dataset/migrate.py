@@ -171,7 +171,7 @@ def _check_axes(annotations: Annotations, axes: str | None) -> None:
 
 
 def _frame_of_boxes(path: Path, limits: Limits) -> dict[str, str]:
-    """Return box3d_frame of a table of an earlier version, by the frames table beside it; nothing without one."""
+    """Return box3d_frame of a table of an earlier version, by the frames table beside it; empty without one."""
     place = path.with_name(f"{path.stem}.frames.arrow")
     if not place.is_file():
         return {}
@@ -220,10 +220,10 @@ def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
 
 
 def _has_json(kind: pa.DataType) -> bool:
-    """True if JSON can store values of a type so that reading gives the same type."""
+    """True if JSON can store values of a type, and reading them returns the same type."""
     types = pa.types
     if types.is_list(kind) or types.is_large_list(kind):
-        return _has_json(kind.value_type) and not types.is_floating(kind.value_type)  # what is NaN would go unseen
+        return _has_json(kind.value_type) and not types.is_floating(kind.value_type)  # a NaN would pass unnoticed
     plain = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
     return bool(plain or types.is_large_string(kind) or types.is_string(kind) or types.is_dictionary(kind))
 
@@ -266,7 +266,7 @@ def _metadata(
         found["box2d_format"] = change.boxes.layout
         found["box2d_normalized"] = "true" if change.boxes.normalised else "false"
     if "box3d" in written and not schema.has_metadata(schema.nearest(annotations.version)):
-        found.setdefault("box3d_normalized", "false")  # metres: what an absent key stands for is later
+        found.setdefault("box3d_normalized", "false")  # metres; the default for an absent key came later
         found.setdefault("box3d_axes", schema.BOX3D_AXES)
     if form == JSON_SUFFIX and found.pop("samples", None) is not None:
         annotations.tally.lose("metadata samples: JSON has its samples there", 1)
@@ -358,7 +358,7 @@ class Change:
         self._tally.change("box3d: right, down, forward to forward, left, up", int(valid.sum()))
 
     def _finite(self, columns: dict[str, pa.Array]) -> None:
-        """Count and remove numbers that JSON does not have (NaN, infinity); columns of the schema have none."""
+        """Count and remove numbers that JSON does not have (NaN, infinity), in columns outside the schema."""
         for name, array in columns.items():
             if name not in schema.WORKING and pa.types.is_floating(array.type):
                 fits = pc.is_finite(array)

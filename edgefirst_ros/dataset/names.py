@@ -35,7 +35,7 @@ _MEMBER = re.compile(
 )
 _STAMPED = re.compile(r"(?P<host>.+)_\d{4}(?:_\d{2}){5}", re.DOTALL | re.ASCII)
 _FORBIDDEN = frozenset('/\\:*?"<>|')
-# Marks that turn the direction of the text around them: a name would not read as what it is.
+# Marks that turn the direction of the text around them: a name would not be shown as it is written.
 _DIRECTION = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE | re.DOTALL)
 _OWN_SUFFIX = re.compile(r"\.(?=(zip|arrow|frames|partial|journal)$)", re.IGNORECASE)
@@ -72,11 +72,11 @@ def parse_member(name: str) -> Member | None:
     match = _MEMBER.fullmatch(name)
     if match is None or match["sequence"] in (".", "..") or "\\" in name or "\0" in name:
         return None
-    frame, kind = int(match["frame"]), sys.intern(match["kind"])  # they are kept, of every member
+    frame, kind = int(match["frame"]), sys.intern(match["kind"])  # every member keeps them
     return Member(sys.intern(match["sequence"]), frame, kind) if frame <= MAX_FRAME and streams.form_of(kind) else None
 
 
-@functools.lru_cache(maxsize=256)  # asked of every member
+@functools.lru_cache(maxsize=256)  # called for every member
 def safe_name(text: str) -> str:
     """Make `text` one path component that is valid on every common file system; a valid one is unchanged.
 
@@ -297,7 +297,7 @@ def refuse_unreadable(path: Path) -> None:
 
 
 def _is_file(path: Path) -> bool:
-    """True for anything that exists and is not a folder; what is not a regular file is rejected when it is opened."""
+    """True for anything that exists and is not a folder; opening it rejects all but regular files."""
     return os.path.lexists(path) and not os.path.isdir(path)
 
 

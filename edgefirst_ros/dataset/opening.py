@@ -126,7 +126,7 @@ EXTRA = 64
 
 @dataclass
 class _Reads:
-    """What one thread reads of an archive."""
+    """Members that one thread reads of an archive."""
 
     sample: tuple[str, int] | None = None
     kinds: set[str] = field(default_factory=set)
@@ -211,7 +211,7 @@ class RemoteArchive(Archive):
     def _fetch_near(self, reads: _Reads, name: str, member: Member) -> None:
         """Fetch a member with its neighbours, as long as the bytes between them are few.
 
-        In a loop members stay until they are read, so that none is fetched twice where the order is random.
+        In a loop members stay until they are read, so that random order fetches each only once.
         """
         reads.misses += 1
         if reads.upcoming is None or reads.misses > MOST_AHEAD:

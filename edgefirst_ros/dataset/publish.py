@@ -146,7 +146,7 @@ def remove_tree(path: Path) -> None:
     """Remove a folder with its content, or a file, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    else:  # of a pipe that somebody put there, the other way would wait for a writer
+    else:  # also a pipe, where rmtree would wait for a writer
         path.unlink(missing_ok=True)
 
 

@@ -58,7 +58,7 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
             return np.array(picture.convert("RGB"))
     except DatasetError:
         raise
-    except Exception as error:  # whatever the libraries raise on bad bytes
+    except Exception as error:  # any error of the libraries on bad bytes
         raise DatasetError(f"not a readable picture: {text_of(error)}") from error
 
 
@@ -213,7 +213,7 @@ class Sample:
                     size = picture.size if found is None else (found.shape[1], found.shape[0])
                     pixels = np.asarray(picture if row[0] is None else picture.convert("L"))
                     scaled = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
-            except Exception as error:  # whatever the library raises on bad bytes
+            except Exception as error:  # any error of the library on bad bytes
                 text = f"{self.dataset.paths.arrow}: frame {self.frame} of {self.name!r}: a mask cannot be read: "
                 raise DatasetError(text + text_of(error)) from error
             own = np.asarray(scaled)
@@ -237,7 +237,7 @@ class Sample:
             DatasetError: The sample has no such points, or the calibration does not allow it.
         """
         points = self.decode(sensor)
-        looking = import_module("edgefirst_ros.report.projection")  # what is built on top of this part
+        looking = import_module("edgefirst_ros.report.projection")  # a package that builds on this one
         return looking.project(points, sensor, self.calibration, camera=camera, assume_forward=assume_forward)
 
     def show(self) -> Any:

@@ -26,7 +26,7 @@ FIRST_VERSION, UNNAMED_VERSION = "2025.01", "2025.10"
 
 Level = Literal["identity", "sample", "annotation"]
 
-# The large variants are what polars itself has in memory: nothing is converted on reading.
+# The large variants are the types of polars in memory: reading does not convert them.
 TEXT = pa.large_string()
 CATEGORY = pa.dictionary(pa.uint32(), TEXT)
 MASK_AS_POLYGON = pa.large_list(pa.float32())
@@ -282,7 +282,7 @@ def working(described: Column) -> pa.DataType:
 
 
 WORKING = {**columns(VERSIONS[-1]), **{column.name: column for column in FURTHER}}
-"""Columns on their way, whatever version they come from or are written to; `pose` is [yaw, pitch, roll] here."""
+"""Columns in memory, for all versions that are read or written; `pose` is [yaw, pitch, roll] here."""
 
 
 def arrow_schema(described: dict[str, Column]) -> pa.Schema:

@@ -23,7 +23,7 @@ SEQUENCES = "sequences"
 REFERENCE = "reference"
 """Key of the reference topic among the topics of a sequence; companions have the names of their columns."""
 MODEL, WITHOUT_STAMPS = "model", ("model_mask", "boxes3d")
-"""Keys of the model's topics beside them; of which messages its masks and 3D boxes are no column says."""
+"""Keys of the model's topics beside them; columns do not show the messages of its masks and 3D boxes."""
 LEFT_OUT = "left_out"
 """Key of the recordings that could not be converted: [{"file", "size", "why"}]."""
 CALIBRATION = ("camera_info", "static_transforms")
@@ -195,7 +195,7 @@ def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kin
 
 
 def _of_merged(metadata: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return what an earlier merge kept of the dataset of a sequence, if it was its only one."""
+    """Return the facts that an earlier merge kept of the dataset of a sequence, if that had no other sequence."""
     merged = metadata.get("merged")
     for part in merged if isinstance(merged, list) else ():
         renamed = part.get("sequences") if isinstance(part, dict) else None

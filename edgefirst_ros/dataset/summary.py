@@ -198,7 +198,7 @@ class DatasetSummary:
         return self._told_apart((what, number), found)
 
     def _told_apart(self, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
-        """Return a table whose first column is the sequence, if there are several."""
+        """Return a table whose first column is the sequence, if the dataset has several."""
         return (("sequence", *head), [*rows]) if self.is_several else (head, [row[1:] for row in rows])
 
 

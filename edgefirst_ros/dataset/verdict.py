@@ -499,7 +499,7 @@ class _Columns:
 
     names: list[str]
     integers: dict[str, tuple[Ints, Flags]]
-    """Values of integer columns, and whether there is one."""
+    """Values of integer columns, and which are not null."""
     there: dict[str, Flags]
     """Rows that have a value, of PRESENT."""
 
@@ -532,7 +532,7 @@ def _validity(column: pa.ChunkedArray) -> Flags:
 
 
 def _integers(column: pa.ChunkedArray) -> tuple[Ints, Flags]:
-    """Return the values of an integer column, 0 for a null, and whether there is one; without pyarrow.compute."""
+    """Return the values of an integer column, 0 for a null, and which are not null; without pyarrow.compute."""
     parts = [np.zeros(0, np.int64)]
     for chunk in filter(len, column.chunks):
         end = chunk.offset + len(chunk)

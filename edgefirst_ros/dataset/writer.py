@@ -163,9 +163,9 @@ class DatasetWriter:
     ) -> None:
         """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
 
-        `describe` gives what is known of the dataset so far (keys of the frames table's metadata, `labels`,
-        `topics`), for the case that it is never finished. `group_rule`: gives all samples their groups when the tables
-        are sealed; without it rows keep theirs. `unfinished`: a dataset to continue with; the samples it has must be
+        `describe` returns the known facts of the dataset so far (keys of the frames table's metadata, `labels`,
+        `topics`), in case it is never finished. `group_rule`: assigns all samples to groups when the tables are
+        sealed; without it rows keep theirs. `unfinished`: a dataset to continue with; the samples it has must be
         written again, and only those after them reach the disk.
         """
         if layout not in ("zip", "directory"):
@@ -208,7 +208,7 @@ class DatasetWriter:
             failing.pop_all()
 
     def _go_on(self, unfinished: UnfinishedDataset) -> None:
-        """Continue after the committed samples of an unfinished dataset, and cut off what follows them."""
+        """Continue after the committed samples of an unfinished dataset, and cut off all later data."""
         paths, handed, journals = self.paths, unfinished.hand_over(), unfinished.journals
         self._members, self._lock, point = handed.members, handed.lock, handed.point
         with ExitStack() as failing:

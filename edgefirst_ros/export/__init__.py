@@ -39,7 +39,7 @@ class System:
     restore: Callable[..., None] | None
     """Called with the folder or file that is imported, an empty folder, the limits, the report, the progress."""
     options: Mapping[str, str]
-    """{option of `export`: what it is for}."""
+    """{option of `export`: its purpose}."""
     calibrated: bool = True
     """True if the format can hold calibrations."""
     joins: bool = False

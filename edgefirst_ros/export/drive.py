@@ -86,7 +86,7 @@ class Drive:
 
     @cached_property
     def _stamps(self) -> dict[str, NDArray[np.int64]]:
-        """Stamps of all samples, by the kinds that were asked for."""
+        """Stamps of all samples, by the kinds requested so far."""
         return {}
 
     # ---- where the vehicle was -------------------------------------------------------------

@@ -245,7 +245,7 @@ class _SequenceWriter:
         self.groups: dict[str, str] = {}
         """Group of each scene that has one."""
 
-    # ---- what there is -------------------------------------------------------------------
+    # ---- contents -----------------------------------------------------------------------
     @cached_property
     def _kept(self) -> NDArray[np.intp]:
         return np.flatnonzero(self.drive.located)
@@ -310,7 +310,7 @@ class _SequenceWriter:
 
     @cached_property
     def _straighteners(self) -> dict[str, Straightener]:
-        """What takes the distortion out of the pictures of each channel that has one."""
+        """Straighteners of the pictures of each channel that has a distortion."""
         cameras = [of.channel for of in self.channels.values() if self._undistort and of.channel.modality == "camera"]
         infos = {channel.name: self.drive.info_of(channel.sensor) for channel in cameras}
         return {name: Straightener(info) for name, info in infos.items() if np.any(info["d"])}
@@ -445,7 +445,7 @@ class _SequenceWriter:
             raise DatasetError(f"{path}: {sample.member(kind)!r}: {error}") from error
 
     def _write_file(self, messages: ChannelMessages, velocities: Floats, out: Path, index: int) -> bool:
-        """Write the file of a message; False for a cloud without points, which has none."""
+        """Write the file of a message; False for a cloud without points, which has no file."""
         channel = messages.channel
         if channel.modality == "camera":
             sample, kind = self._find(messages, index)
@@ -604,7 +604,7 @@ def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
         f"COUNT {' '.join('1' for _ in fields)}\nWIDTH {len(points)}\nHEIGHT 1\n"
         f"VIEWPOINT 0 0 0 1 0 0 0\nPOINTS {len(points)}\nDATA binary\n"
     )
-    return header.encode() + found.tobytes() + b"\n"  # the official reader wants one byte after the last point
+    return header.encode() + found.tobytes() + b"\n"  # the official reader expects one byte after the last point
 
 
 def _shift(progress: Progress, done: int, total: int, number: int) -> None:
@@ -618,7 +618,7 @@ def _finite(points: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _token(*what: object) -> str:
-    """Return the token of a record: the same for the same dataset, whatever else is exported."""
+    """Return the token of a record: the same for the same dataset in every export."""
     return uuid.uuid5(uuid.NAMESPACE_URL, "/".join(map(str, what))).hex
 
 

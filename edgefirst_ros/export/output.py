@@ -22,7 +22,7 @@ from edgefirst_ros.limits import processors
 FEW = 100
 """Most files of an output that are synced one by one."""
 NO_HOME = "has no place there"
-"""What a report says of data that the other system cannot hold."""
+"""Text in reports for data that the other system cannot hold."""
 T = TypeVar("T")
 R = TypeVar("R")
 MOST = 8
@@ -81,7 +81,7 @@ def _sync(folder: Path, opened: int) -> None:
     for place, _, files in os.walk(folder):
         for name in files:
             if os.path.islink(os.path.join(place, name)):
-                continue  # what it leads to is not ours
+                continue  # its target is not ours
             fd = os.open(os.path.join(place, name), os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 os.fsync(fd)

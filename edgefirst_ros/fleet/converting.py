@@ -69,7 +69,7 @@ def make_plan(
 
 
 def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
-    """Source and verdict of the states all of whose members are there with their ETags."""
+    """Return source and verdict of the states whose members all exist with their ETags."""
     objects = open_store(layout.root).objects(layout.datasets(settings).key)
     listed = [pl.DataFrame(schema={"key": pl.String, "etag": pl.String})]
     while batch := [(layout.relative(found.key), found.etag) for found in islice(objects, BATCH)]:
@@ -252,7 +252,7 @@ class Conversion:
                 f"a worker has edgefirst_ros {record['software']}, this is {arguments['software']}: "
                 "install the same version on all"
             )
-        if verdict in ("crashed", "storage"):  # nobody else could write it
+        if verdict in ("crashed", "storage"):  # the worker could not write it
             self._try_to_write(Job(**arguments), verdict, record["error"])
         self.tally.now += 1
         self.tally.bytes += arguments["size"]

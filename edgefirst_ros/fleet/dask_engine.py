@@ -28,7 +28,7 @@ MEMORY = "MEM"
 RECORDS = "edgefirst-ros-fleet"
 """Name of the events of a scheduler with the results of tasks; it keeps the last thousands."""
 LEAST_MEMORY = 768 << 20
-"""Bytes a worker of a local cluster has at least, unless there are none for one."""
+"""Least memory of a worker of a local cluster, bytes, unless the machine has less."""
 CONNECT = 20
 """Longest time to reach a scheduler, s."""
 RESULT = 30
@@ -40,8 +40,8 @@ STARTS = 3
 COUNT_EVERY = 5.0
 """Time after which workers are counted again, s."""
 KEEP_WORKERS = "52 weeks"
-"""Time after a death of which a local cluster looks whether the worker is there again, and gives it up if not. With
-Dask's 15 s it gave up those that had just died once more, or were about to be there, with the task that they had."""
+"""Time after a death at which a local cluster drops the worker if it has not returned. With Dask's 15 s it dropped
+those that had just died once more, or were about to return, with their task."""
 NO_WORKER = 60.0
 """Longest time in which a local cluster may have no worker, s: those that died are begun again within seconds."""
 SELDOM: Mapping[str, Any] = {
@@ -174,9 +174,10 @@ class DaskEngine:
 
 
 def _told(function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[str, Any], key: str) -> dict[str, Any]:
-    """Do a task in a worker, and tell its record as an event: fetching results takes a third of what a task costs.
+    """Do a task in a worker, and send its record as an event: fetching results takes a third of the cost of a task.
 
-    As JSON, as text that is not an UTF-8 would end the connection. It is the result too, for where an event is lost.
+    The event is JSON, as text that is not UTF-8 would end the connection. The record is also the result, in case the
+    event is lost.
     """
     from distributed import get_worker
 
@@ -208,7 +209,7 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         security = library.Security.temporary() if cluster is None else None
     except ImportError as error:
         raise EdgeFirstError(missing_extra("fleet", "fleet", error)) from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are told by their recordings
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are reported with their recordings
     if cluster is not None:
         with _client(library.Client, cluster) as client:
             yield from _opened(client, local=False)
@@ -248,9 +249,9 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
 
 
 def _begun(cluster: Any, **options: Any) -> Any:
-    """Begin a cluster of this machine; one of its workers may die before it is there.
+    """Begin a cluster of this machine, again if one of its workers dies during the start.
 
-    Raises EdgeFirstError where that comes again and again.
+    Raises EdgeFirstError after STARTS attempts.
     """
     for _ in range(STARTS):
         try:

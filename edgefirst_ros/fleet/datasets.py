@@ -291,7 +291,7 @@ def _guarded(plain: dict[str, Any], work: Callable[[dict[str, Any], Path], dict[
             record = work(plain, path)
     except StorageError as error:
         record = {"verdict": "storage", "why": str(error)}
-    except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
+    except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
         record = {"verdict": "failed", "why": describe_any(error)}
     return record | {"seconds": time.monotonic() - began}
 

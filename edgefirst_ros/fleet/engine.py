@@ -110,7 +110,7 @@ class Driver:
             self._tick()
 
     def _timeout(self) -> float:
-        """Return how long to wait for running tasks, s: until a retry is due that there is room for."""
+        """Return how long to wait for running tasks, s: until a retry is due, if a task can start."""
         if not self._later or self._apart or self.running >= window(self._engine.threads):
             return TICK
         return min(TICK, max(0.0, self._later[0][0] - self._clock()))

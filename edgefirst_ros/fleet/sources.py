@@ -116,7 +116,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
         elif match is None:
             folders[around].append(stored)
     for folder, listed in folders.items():
-        if match is not None:  # what is in it need not meet the expression
+        if match is not None:  # its files need not match the expression
             listed += [one for one in store.objects(folder) if one.key.endswith(RECORDINGS)]
         yield ListedRecording.of_folder(Location(place.root, folder), listed)
 

@@ -87,8 +87,8 @@ def settings_hash(settings: Settings) -> str:
 
 
 Verdict = Literal["ok", "loss", "failed", "storage", "crashed"]
-"""ok; loss: there, but something of the recording is not; failed: the recording is no good; storage: it refused for too
-long; crashed: workers died of it."""
+"""ok; loss: finished, but without some of the recording; failed: the recording cannot be converted; storage: it refused
+for too long; crashed: workers died of it."""
 USABLE = ("ok", "loss")
 KEPT = ("failed", "crashed")
 """Verdicts that are retried only on request."""

@@ -196,7 +196,7 @@ def work(plain: dict[str, Any]) -> dict[str, Any]:
     try:
         job = Job(**plain)
         state = _done(job)
-    except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
+    except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
         verdict = "storage" if isinstance(error, StorageError) else "failed"
         return _record(plain["source"], verdict, describe_any(error), began)
     return _record(job.source, state.verdict, state.error or state.loss, began) | {
@@ -218,7 +218,7 @@ def _done(job: Job) -> RecordingState:
             state = _converted(job, layout, folder)
         except StorageError:
             raise
-        except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
+        except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
             text = describe_any(error).replace(str(_local(job, folder)), job.source)
             verdict: Verdict = "crashed" if is_out_of_memory(error) else "failed"
             state = job.state(verdict, error=text[:LONGEST_ERROR])
@@ -236,7 +236,7 @@ def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
     settings = Settings.model_validate({**job.settings, "jobs": 1})
     job, recording = _fetched(job, folder)
     outcome = convert(recording, folder / "out", name=job.name, settings=settings, one_of_many=True)
-    if outcome.refused is not None:  # what there was room for is no dataset of the recording
+    if outcome.refused is not None:  # the part that had room is not a dataset of the recording
         raise outcome.refused
     members = _published(outcome, layout, job)
     known, sources = facts(outcome.paths)
@@ -247,7 +247,7 @@ def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
 
 
 def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
-    """Return the recording as a local file or rosbag2 folder, whose name gives the sequence its name.
+    """Return the recording as a local file or rosbag2 folder, whose name the sequence gets.
 
     In a bucket a file that is replaced in the meantime is fetched again once; the job that is returned has the new one.
     """

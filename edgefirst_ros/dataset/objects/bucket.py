@@ -36,7 +36,7 @@ MOST_PARTS = 10_000
 AT_ONCE = 4
 CONNECT = timedelta(seconds=5)
 LONGEST = timedelta(days=1)
-"""The whole of one request; what counts is how long it gives nothing."""
+"""Limit on a whole request; the effective limit is that on time without data."""
 LISTED = 100
 """Objects of a listing that are waited for at once."""
 MOST_LISTED = 10_000_000
@@ -103,7 +103,7 @@ class BucketStore:
                     "timeout": LONGEST,
                 },
                 retry_config={
-                    "max_retries": 3,  # parts of an upload; everything else is asked again here
+                    "max_retries": 3,  # parts of an upload; this class repeats all other requests
                     "retry_timeout": timedelta(seconds=patience / SHARE / 2),
                     "backoff": {
                         "init_backoff": timedelta(seconds=PAUSES[0]),
@@ -152,7 +152,7 @@ class BucketStore:
                 return
 
     def _check_store(self, place: str) -> None:
-        """Raise ObjectStoreError where even an object that cannot be there is: an empty listing may be a web page."""
+        """Raise ObjectStoreError if the store has an object that cannot exist: an empty listing may be a web page."""
         with contextlib.suppress(FileNotFoundError, PermissionError):
             self._obstore.head(self._store, f".edgefirst-ros-{secrets.token_hex(16)}")
             raise ObjectStoreError(
@@ -277,7 +277,7 @@ class BucketStore:
                 patience.wait(error, self._name(key))
 
     def _if_there(self, key: str, request: Callable[[], T]) -> T | None:
-        """Do a request; None where there is no such object."""
+        """Do a request; None if the object does not exist."""
 
         def ask() -> T | None:
             try:
@@ -323,7 +323,7 @@ def _plain(etag: str | None) -> str:
 
 
 def _md5_of_parts(path: Path, part: int, size: int) -> str:
-    """Return the ETag that S3 gives: the MD5 of the bytes, or of the MD5s of the parts with their number."""
+    """Return the ETag of S3: the MD5 of the bytes, or of the MD5s of the parts with their number."""
     digests = []
     with path.open("rb") as file:
         while block := file.read(part):
@@ -366,7 +366,7 @@ class Patience:
         Raises ObjectStoreError, about `what`, if another attempt is of no use or could exceed the time limit.
         """
         if isinstance(error, TimeoutError) and self._last is not None:
-            error = self._last  # more than that time was up
+            error = self._last  # it says more than a timeout
         self._last = error
         passed = self._clock() - self._began
         pause = self._pause * random.uniform(0.5, 1)  # noqa: S311  workers must not all come back at once
@@ -444,7 +444,7 @@ def _work(inbox: Inbox) -> None:
         function, future = inbox.get()
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
+        except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
             future.set_exception(error)
         else:
             future.set_result(result)

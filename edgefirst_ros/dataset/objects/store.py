@@ -172,7 +172,7 @@ class FolderStore:
 
 @contextmanager
 def _made(partial: str, source: BinaryIO, linked: Path | None) -> Iterator[int]:
-    """Make a new file, synced, and give it locked: the same as `linked` where the disk lets it be, else a copy."""
+    """Make a new, synced file and yield it locked: a link to `linked` where the disk allows that, else a copy."""
     there = linked is not None and _link(linked, partial)
     with open(partial, "r+b" if there else "xb") as file:
         with suppress(OSError):  # a disk without locks

@@ -93,7 +93,7 @@ class _Older:
         self._read_log(paths.row_log)
 
     def _read_annotations(self, path: Path) -> dict[int, int]:
-        """Return how many rows are there up to the end of each batch, and the checksum of their samples."""
+        """Return {number of rows up to the end of a batch: checksum of their samples}."""
         order, ends = 0, {0: 0}
         for batch, _ in self._batches(path, lambda _: ANNOTATION_ROWS):
             self.annotations.append_batch(batch)
@@ -190,13 +190,13 @@ def _logged(rows: list[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
 def _read_stream(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
     """Yield the whole batches, each with its checkpoint, up to the end, a cut or damage.
 
-    A batch that states more rows or bytes than its file can hold is damage. Raises DatasetError for what no writer of
-    version 0.1 made, and StorageError.
+    A batch that states more rows or bytes than its file can hold is damage. Raises DatasetError for streams
+    that version 0.1 did not write, and StorageError.
     """
     with _Bounded(path) as file:
         try:
             stream = pa.ipc.open_stream(file)
-            stream.schema.names  # noqa: B018  one that is no UTF-8 is met here
+            stream.schema.names  # noqa: B018  raises on a name that is not UTF-8
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if file.is_cut_in_schema:
                 return
@@ -234,15 +234,15 @@ class _Bounded(io.FileIO):
         """True if it ends within its schema, or a power cut left only zeros of it: it has no rows."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        with reporting(self._path, "read"):  # Arrow lets its own OSError tell that a file was cut
+        with reporting(self._path, "read"):  # Arrow raises an OSError of its own for a cut file
             left = max(0, self._end - self.tell())
             return super().read(left if size is None or size < 0 else min(size, left)) or b""
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, int, dict[str, Any], list[dict[str, Any]]]]:
-    """Yield what the whole lines of a log say, up to the first that is cut or damaged.
+    """Yield the content of the whole lines of a log, up to the first that is cut or damaged.
 
-    That is how many rows of frames and of annotations were before, a row of frames and rows of annotations.
+    A line has the numbers of rows of frames and of annotations before it, a row of frames and rows of annotations.
     """
     if not is_plain_file(path):
         return

@@ -178,10 +178,10 @@ def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], i
 
 
 def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
-    """Return the counts of the last commit with what is `used` now, by sequence and part; None if absent.
+    """Return the counts of the last commit, updated with those `used` now by sequence and part; None if absent.
 
-    What was seen of a topic whose messages are written, and is nowhere else, was interrupted. `topics` is {sequence:
-    {part: topic}}. Rows do not tell messages of `WITHOUT_STAMPS` apart: those of the last commit count.
+    Seen messages of a written topic that are not counted elsewhere were interrupted. `topics` is {sequence: {part:
+    topic}}. Rows do not distinguish messages of `WITHOUT_STAMPS`: those of the last commit count.
     """
     if not _is_counted(counts) or not _is_by_part(topics):
         return None
@@ -196,7 +196,7 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
         count = counts.setdefault(topic, {"seen": 0, "written": 0, "dropped": {}})
         whole = topic in references or number or count["written"]  # fixes and attitudes are never written
         count["written"] = number
-        # What a capture wrote since the last commit was seen since then as well.
+        # Messages that a capture wrote since the last commit were also seen since then.
         known = number + sum(n for reason, n in count["dropped"].items() if reason not in PART_REASONS)
         count["seen"] = max(count["seen"], known)
         if whole and count["seen"] > known:
@@ -397,7 +397,7 @@ def tidy(paths: DatasetPaths) -> None:
             remove_tree(paths.aside)
             return
         for path in paths.temporary:
-            if os.path.lexists(path):  # a medium that cannot be written refuses to remove what is not there, too
+            if os.path.lexists(path):  # a read-only medium also refuses to remove missing files
                 path.unlink()
 
 
@@ -436,7 +436,7 @@ def recover(
     else:
         recover(
             paths.container, dry_run=True, limits=limits
-        )  # raises where nothing is whole: what is no archive keeps its name
+        )  # raises without a whole member: a file that is not an archive keeps its name
         with reporting(paths.container, "rename"):
             os.rename(paths.container, paths.members_partial)
         dataset = UnfinishedDataset(paths)
@@ -555,7 +555,7 @@ class _Recoverer:
             self._report.notes.append(f"{path.name} is not understood ({why}): it stays as {kept.name}")
 
     def _note_merge(self) -> None:
-        """Note that an interrupted merge does not have what it had not copied yet."""
+        """Note that an interrupted merge has only the data that was copied by then."""
         merged = self._journals.description.get("merged")
         if isinstance(merged, list) and merged:
             names = ", ".join(str(part.get("dataset")) for part in merged if isinstance(part, dict))
@@ -565,7 +565,7 @@ class _Recoverer:
             )
 
     def _nothing(self) -> None:
-        """Remove what a writer left before its first member was whole, and raise DatasetError."""
+        """Remove the files of a writer that ended before its first whole member, and raise DatasetError."""
         report, paths = self._report, self._paths
         cut = all(lost.why.startswith("cut") for lost in report.lost) and not self._journals.not_understood
         if cut and not self._foreign and not report.dry_run:
@@ -637,7 +637,7 @@ class _Recoverer:
         return self._finished is not None and path in self._finished.readable
 
     def _is_kept(self, path: Path) -> bool:
-        """True if a table is not made again: one of another tool stays as it is, an own one without what is gone.
+        """True if a table is not made again: one of another tool stays as it is, an own one loses rows of lost data.
 
         One that cannot be read is put aside.
         """
@@ -663,7 +663,7 @@ class _Recoverer:
         return True
 
     def _trim_frames(self) -> bool:
-        """Write the table of frames without what is gone; False where nothing is."""
+        """Write the table of frames without lost samples and members; False if it needs no change."""
         if self._own is None or not (self._report.rows_dropped or self._report.members_missing):
             return False
         changed = {"recovered": self._report.describe({}), **recount_facts(self._own.description, self._used)}

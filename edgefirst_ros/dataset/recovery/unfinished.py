@@ -126,7 +126,7 @@ class ArchiveMembers:
                 yield Lost(found.start, found.end, found.text, "exists twice")
 
     def _trusted(self, journals: Journals) -> int:
-        """Return how many bytes were synced; 0 if the file is shorter: the disk lost what it had acknowledged."""
+        """Return how many bytes were synced; 0 if the file is shorter: the disk lost data that it had acknowledged."""
         synced = journals.synced.bytes
         return synced if self.writer.file_bytes() >= synced else 0
 
@@ -247,7 +247,7 @@ def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> st
 
 
 def _fault_in(data: bytes, kind: str) -> str:
-    """Return the fault with the content of a member that may be cut; empty if nothing."""
+    """Return the fault with the content of a member that may be cut; empty without a fault."""
     try:
         if kind.endswith("png"):
             check_png(data)

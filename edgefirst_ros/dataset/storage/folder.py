@@ -42,7 +42,7 @@ class DirectoryWriter:
     _UNNAMED = ".partial"
 
     def __init__(self, path: Path, *, reopen: bool = False) -> None:
-        """`reopen`: take over what a dead writer left; its members are made known by `seen`."""
+        """`reopen`: take over the files of a dead writer; `seen` registers its members."""
         self.path = path
         self.seen = MemberIndex()
         self._bytes = 0
@@ -95,7 +95,7 @@ class DirectoryWriter:
         self._bytes += size
 
     def _enter(self, sequence: str) -> None:
-        with contextlib.suppress(FileExistsError):  # one continued; a link in its place is refused by the next line
+        with contextlib.suppress(FileExistsError):  # a continued sequence; the next line rejects a link
             os.mkdir(sequence, 0o755, dir_fd=self._root)
         folder = os.open(sequence, OPEN_FOLDER, dir_fd=self._root)
         if self._folder >= 0:
@@ -104,7 +104,7 @@ class DirectoryWriter:
 
     def flush(self, sync: bool) -> int:
         with reporting(self.path, "write"):
-            if self._doubtful and sync:  # the system tells it once, and forgets what the disk did not take
+            if self._doubtful and sync:  # the system reports it once, and forgets the unwritten data
                 raise OSError(errno.EIO, "the disk did not keep all that was written before")
             if sync:
                 self._doubtful = True

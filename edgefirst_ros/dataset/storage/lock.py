@@ -169,7 +169,7 @@ def _is_locked(fd: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        os.close(fd)  # and with it goes the lock
+        os.close(fd)  # releases the lock
         if isinstance(error, BlockingIOError):
             raise InUseError(f"{path}: another writer is at work on this dataset") from None
         raise
@@ -264,7 +264,7 @@ def check_kind(path: Path, mode: int, *, folder: bool = False) -> None:
 def _open(path: Path, name: str, within: int | None, flags: int) -> int:
     folder = flags == _FOLDER
     try:
-        # Looked at before it is opened: to open a device can do something, and a socket cannot be opened at all.
+        # Checked before it is opened: to open a device can have effects, and a socket cannot be opened at all.
         check_kind(path, os.stat(name, dir_fd=within, follow_symlinks=False).st_mode, folder=folder)
         fd = os.open(name, flags, dir_fd=within)
     except OSError as error:
@@ -315,7 +315,7 @@ class WriteBehind:
         """Take note that the file has been written up to `end`. Raises OSError."""
         new = end - self._told
         if new >= self._piece:
-            os.posix_fadvise(self._fd, self._told, new, os.POSIX_FADV_DONTNEED)  # what is dirty is written instead
+            os.posix_fadvise(self._fd, self._told, new, os.POSIX_FADV_DONTNEED)  # dirty pages are written instead
             self._told = end
 
 
@@ -363,7 +363,7 @@ class Replacement:
             sync_folder(self._path.parent)
 
     def _is_linked(self) -> bool:
-        """Give the file its final name unless another one has it; False where files cannot have two names."""
+        """Link the file to its final name unless another one has it; False where files cannot have two names."""
         try:
             os.link(self._partial, self._path)
         except OSError as error:

@@ -23,7 +23,7 @@ class Reserve:
     """Space held by a file beside a dataset, so that it can be completed on a full disk."""
 
     def __init__(self, path: Path) -> None:
-        """Create `path` again, replacing what a dead writer left."""
+        """Create `path` again, replacing the file of a dead writer."""
         self.path = path
         self._bytes = 0
         self._fd = create_anew(path)

@@ -37,7 +37,7 @@ STORED, DEFLATED = 0, 8
 LARGEST_INFLATED = 1 << 30  # a point cloud beyond this is not one
 DEFLATE_LIMIT = 1032  # deflate cannot do better: RFC 1951, 258 bytes from two bits
 LOCAL = struct.Struct("<4s5H3I2H")
-LIMIT32 = 0xFFFFFFFF  # a 32-bit field with this value says: look in the ZIP64 record
+LIMIT32 = 0xFFFFFFFF  # a 32-bit field with this value refers to the ZIP64 record
 CENTRAL = struct.Struct("<4s6H3I5H2I")
 END64 = struct.Struct("<4sQ2H2I4Q")
 LOCATOR64 = struct.Struct("<4sIQI")
@@ -248,7 +248,7 @@ def _wide(
     return columns[0], columns[1], columns[2]
 
 
-# What zipfile raises on bytes that are not an archive.
+# Errors of zipfile for bytes that are not an archive.
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OSError, IndexError)
 
 
@@ -331,7 +331,7 @@ class Archive:
         """All members in stored order, with duplicates; an object each, for those who need more than to read them."""
         if self._plain is not None:
             return [self._plain.entry(number) for number in range(len(self.names))]
-        # Not ZipInfo.is_dir: that looks at the last character of a name that may have none.
+        # Not ZipInfo.is_dir: that reads the last character of a name that may be empty.
         return [entry for entry in self._others if not entry.filename.endswith("/")]
 
     @property
@@ -407,9 +407,9 @@ class Archive:
                     f"{self.path}: {entry.filename!r} begins at {entry.header_offset} within {last!r}, which ends at "
                     f"{end} or later; see edgefirst-ros validate"
                 )
-            # The least that it takes: the extra field of its local header may be longer than none.
+            # The earliest end: its local header may also have an extra field.
             stop = entry.header_offset + LOCAL.size + len(raw_name(entry)) + entry.compress_size
-            if stop <= self.file_size:  # else it is refused by itself
+            if stop <= self.file_size:  # else it is rejected by itself
                 end, last = stop, entry.filename
         if end > self.directory_start:
             raise DatasetError(f"{self.path}: {last!r} reaches to {end}, into the directory at {self.directory_start}")

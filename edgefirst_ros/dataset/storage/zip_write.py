@@ -78,7 +78,6 @@ class Deflated(tuple["Buffer"]):
     crc: int
 
     def __new__(cls, data: Buffer, size: int, crc: int) -> Deflated:
-        """Hold `data`."""
         made = super().__new__(cls, (data,))
         made.size, made.crc = size, crc
         return made
@@ -159,7 +158,7 @@ class MemberWriter(Protocol):
     seen: MemberIndex
 
     announced: bool
-    """True if the row log must have sizes and checksums of members before they are written: they have none here."""
+    """True if the row log must have sizes and checksums of members before they are written: they have neither here."""
 
     def begin(self) -> None:
         """Mark the beginning of a sample."""
@@ -197,7 +196,7 @@ class ArchiveWriter:
     announced = False
 
     def __init__(self, path: Path, *, reopen: bool = False) -> None:
-        """`reopen`: take over what a dead writer left; its members are made known by `keep`."""
+        """`reopen`: take over the file of a dead writer; `keep` registers its members."""
         self.path = path
         self.seen = MemberIndex()
         self._offset = 0
@@ -210,7 +209,7 @@ class ArchiveWriter:
             try:
                 self._largest = largest_file(path)
                 self._central = _Spill(path.parent)
-                if reopen:  # what the system remembers may have been refused by the disk since
+                if reopen:  # the system may cache data that the disk has rejected since
                     os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
             except OSError:
                 os.close(self.fd)
@@ -304,13 +303,13 @@ class ArchiveWriter:
         return self._offset
 
     def _begin_sync(self) -> None:
-        """After a sync that failed the system forgets what the disk did not take: read it back from the disk."""
+        """After a failed sync the system forgets data that the disk did not write: read it back from the disk."""
         if self._doubtful:
             os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
             chunks = iter(self._central)
             listed = bytearray(next(chunks))
             for found in scan(self.fd, self._synced):
-                record = b"" if isinstance(found, Lost) else central_record(found)  # what lies between is not listed
+                record = b"" if isinstance(found, Lost) else central_record(found)  # lost bytes are not listed
                 while len(listed) < len(record) and (chunk := next(chunks, b"")):
                     listed += chunk
                 if listed.startswith(record):
@@ -352,7 +351,7 @@ class ArchiveWriter:
 
 
 class _Spill:
-    """The central directory so far: it may outgrow memory, so it goes to an unnamed file; a crash leaves nothing."""
+    """The central directory so far, in an unnamed file as it may outgrow memory; a crash leaves no file."""
 
     _PENDING = 1 << 16
 
@@ -374,7 +373,7 @@ class _Spill:
 
     def truncate(self, size: int) -> None:
         del self._pending[max(0, size - self._written) :]
-        self._written = min(self._written, size)  # what lies behind it in the file is written over
+        self._written = min(self._written, size)  # later bytes of the file are overwritten
 
     def __iter__(self) -> Iterator[bytes]:
         place = 0

@@ -191,7 +191,7 @@ def count_pages(fd: int, metadata: Any, budget: Budget) -> int:
             values, repeated = _count_column(fd, column, budget)
             if column.physical_type in _TEXTS and repeated:
                 if metadata.schema.column(number).max_repetition_level:
-                    budget.take(unpacked=values * repeated)  # all of them may lie in one row
+                    budget.take(unpacked=values * repeated)  # all of them may be in one row
                 longest = max(longest, repeated)
     return longest
 
@@ -222,7 +222,7 @@ def _count_column(fd: int, column: Any, budget: Budget) -> tuple[int, int]:
 
 
 def _number(found: dict[int, Any], field: int) -> int:
-    """Return the number of a field, 0 where it is not there. Raises ValueError where it is none."""
+    """Return the number of a field, 0 without the field. Raises ValueError for another type."""
     value = found.get(field, 0)
     if not isinstance(value, int):
         raise ValueError(f"field {field} of a page is not a number")

@@ -133,7 +133,7 @@ class Annotations:
         return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(list(self.batches()), self.schema)))
 
     def _version(self) -> str:
-        """Return the version that the file says, or shows by its columns where it says none."""
+        """Return the version that the file states, else the one that its columns show."""
         said: str | None = self.metadata.get("schema_version")
         if said is not None and not _VERSION.fullmatch(said):
             self.tally.note(f"schema_version is {said!r}, must be like 2026.04: passed over")

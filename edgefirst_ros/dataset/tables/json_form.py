@@ -270,7 +270,7 @@ class Flattener:
         return pa.table(columns)
 
     def _look_over(self) -> set[str]:
-        """Bring the waiting annotations into one form, and put aside what no version knows; returns their keys."""
+        """Convert the waiting annotations to one form, and put aside keys that no version knows; returns their keys."""
         keys: set[str] = set().union(*self._rows)
         if keys & _OLDER:
             for row, annotation in enumerate(self._rows):
@@ -430,7 +430,7 @@ class NestedFile:
             self.metadata: dict[str, str] = (
                 {} if self.bare else {k: _text(value) for k, value in document.beside.items() if value is not None}
             )
-            "".join(part for item in self.metadata.items() for part in item).encode()  # may be no Unicode
+            "".join(part for item in self.metadata.items() for part in item).encode()  # must be Unicode
             self._table = rows.finish(self.metadata.get("box2d_format", LAYOUT))
         except (OSError, ValueError, RecursionError) as error:
             raise DatasetError(f"{path}: cannot be read as JSON annotations: {error}") from error
@@ -501,7 +501,7 @@ class _Document:
             self._rows.add(self._value())
 
     def _closes(self, end: str, *, first: bool) -> bool:
-        """Go to the next item; True after the last."""
+        """Move to the next item; True after the last."""
         found = self._next()
         if found == end:
             self._at += 1
@@ -532,13 +532,13 @@ class _Document:
             try:
                 value, end = self._decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                # cut where the piece ends, or wrong: more text tells
+                # cut where the piece ends, or wrong: more text decides
                 if self._more():
                     continue
                 raise ValueError(f"{error.msg} after {self._rows.samples} samples") from error
             if end == len(self._text):
                 end -= self._at
-                if self._more():  # a number may go on
+                if self._more():  # a number may continue
                     continue
             self._at = end
             return value

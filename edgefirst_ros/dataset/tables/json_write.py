@@ -116,7 +116,7 @@ class NestedWriter:
         return _encoded(found)
 
     def _annotations(self, batch: pa.RecordBatch) -> tuple[pl.Series, pl.Series]:
-        """Each row without what is stated of its sample, as text of JSON, and whether it holds nothing at all."""
+        """Return each row without the columns of its sample, as JSON text, and whether it is empty."""
         blank = np.ones(batch.num_rows, bool)
         found: dict[str, pl.Series] = {}
         for name in self._columns:

@@ -35,7 +35,7 @@ Row = Mapping[str, object]
 MemberSum = tuple[str, int, int]
 
 ANNOTATION_ROWS = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
-"""Columns of annotation rows, whatever version they are sealed to; `pose` is [yaw, pitch, roll] here."""
+"""Columns of annotation rows, for all versions that they are sealed to; `pose` is [yaw, pitch, roll] here."""
 
 _FORMAT = 1
 _HEAD = struct.Struct("<4I")
@@ -168,7 +168,7 @@ class RowLog:
     """
 
     def __init__(self, path: Path, companions: Sequence[str], point: Checkpoint | None = None) -> None:
-        """Create `path` again, replacing what a dead writer left; `point`: continue an existing log after this commit.
+        """Create `path` again, replacing a dead writer's file; `point`: continue an existing log after this commit.
 
         `companions`: those with columns in the table of frames. Raises StorageError.
         """
@@ -303,8 +303,6 @@ def _without_mask(row: Row) -> Row:
 
 # ---- reading -----------------------------------------------------------------------------------
 class _Record(NamedTuple):
-    """One whole record."""
-
     facts: dict[str, Any]
     rows: list[dict[str, Any]]
     blob: bytes

@@ -98,7 +98,7 @@ def join(polygons: pa.Array) -> pa.Array:
     counts = lengths(polygons)
     rings = polygons.flatten()
     sizes = lengths(rings)
-    leads = np.ones(len(sizes), np.int64)  # a NaN goes before every ring but the first of a row
+    leads = np.ones(len(sizes), np.int64)  # a NaN precedes every ring except the first of a row
     leads[offsets(counts)[:-1][counts > 0]] = 0
     ends = np.cumsum(sizes + leads)
     joined = np.full(int(ends[-1]) if len(ends) else 0, np.nan, np.float32)

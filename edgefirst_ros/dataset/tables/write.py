@@ -167,7 +167,7 @@ def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
 
 def _numbers(array: pa.Array, valid: Numbers) -> pa.Array:
     data = array.buffers()[1]
-    if not len(array):  # there may be no data
+    if not len(array):  # it may have no buffer
         data = b""
     elif pa.types.is_boolean(array.type):
         data = np.packbits(bits(data, array.offset, len(array)) & valid, bitorder="little")
@@ -194,7 +194,7 @@ def _values(array: pa.Array) -> pa.Array:
 
 
 def _is_dense(array: pa.Array, valid: Numbers) -> bool:
-    """True if nothing is under null values: then what the others hold is one piece."""
+    """True if null values have no data: then the data of the others is one piece."""
     return bool(valid.all()) or not np.diff(bounds(array))[~valid].any()
 
 
@@ -207,7 +207,7 @@ class Categories:
 
     def encode(self, array: pa.Array) -> pa.Array:
         """Return texts as a dictionary of all values."""
-        # Only those of this array are looked up: Arrow would sort all of them anew for each.
+        # Look up only those of this array: Arrow would sort all of them again for each.
         own = array.dictionary_encode()
         places = pa.array([self._places[value] for value in own.dictionary.to_pylist()], pa.uint32())
         return pa.DictionaryArray.from_arrays(places.take(own.indices), self._values)

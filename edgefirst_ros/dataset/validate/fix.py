@@ -147,7 +147,7 @@ class RowRepair:
         rows = rows.with_columns(pl.col("keep").fill_null(pl.col("keep").null_count() == pl.len()))
         rows = rows.with_columns(gone=pl.col("keep") & (pl.col("empty") | pl.col("lost")))
         alone = rows.filter(pl.col("gone") & ~(pl.col("keep") & ~pl.col("gone")).any().over(IDENTITY))
-        first = alone.sort("lost", maintain_order=True).unique(IDENTITY, keep="first")  # empty before, if there is one
+        first = alone.sort("lost", maintain_order=True).unique(IDENTITY, keep="first")  # prefers empty to lost
         keep, gone, lost = (rows[name].to_numpy() for name in ("keep", "gone", "lost"))
         stays = np.isin(np.arange(len(rows)), first["row"].to_numpy())
         self._blank = stays & lost

@@ -148,7 +148,7 @@ def companions(subject: Subject) -> Found:
         stamped = {of_column(base).kinds for base in row.companions}
         for any_of in kinds:
             if recovered and any_of not in stamped:
-                continue  # the row may have been lost, and a cloud does not tell its stamp
+                continue  # the row may have been lost, and a cloud does not contain its stamp
             there = next((kind for kind in any_of if kind in subject.samples.get(key, ())), None)
             if (any_of in stamped) != (there is not None) and key in subject.samples:
                 has = "a stamp but no" if any_of in stamped else "no stamp for its"
@@ -242,7 +242,7 @@ def _position(row: Mapping[str, Any]) -> tuple[float, float] | None:
 def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], int]]:
     """Return (sequence, counts, samples): a topic that another sequence's samples come from is only seen in this one.
 
-    Of a table that does not tell its sequences apart that is all in one, without a name.
+    For a table that does not separate its sequences it is one tuple, without a name.
     """
     known, samples = subject.frames_metadata.get(SEQUENCES), Counter(key.name for key in subject.samples)
     if not isinstance(known, dict) or known.keys() != samples.keys() or not all(map(_is_counted, known.values())):

@@ -163,7 +163,7 @@ def whole(view: View) -> Iterator[str]:
         return
     try:
         view.notes["size"] = check_jpeg(view.data) if view.kind.endswith("jpeg") else check_png(view.data)
-        if form == "picture" and streams.of_kind(view.kind).topics:  # nothing but the file itself shows their size
+        if form == "picture" and streams.of_kind(view.kind).topics:  # only the file itself shows their size
             decode(streams.of_kind(view.kind).key, view.data)
     except EdgeFirstError as error:
         yield str(error)

@@ -504,7 +504,7 @@ def _say_unknown(name: str, unknown: set[int], row: Mapping[str, Any]) -> str:
 
 
 def _wrong_fields(category: dict[str, Any]) -> list[str]:
-    """The fields of a category with a value of the wrong kind; null represents none."""
+    """Return the fields of a category with a value of the wrong kind; null counts as absent."""
     good = {name: isinstance(category.get(name), str) for name in ("supercategory", "synset", "definition")}
     good["id"] = type(category.get("id")) is int
     synonyms = category.get("synonyms")

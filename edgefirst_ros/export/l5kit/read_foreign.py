@@ -31,7 +31,7 @@ Row = dict[str, object]
 MOST = {"frames": 1 << 20, "agents": 1 << 16}
 """Frames of a scene (9 h at 30 Hz) and agents of a frame that are read; more are rejected."""
 ROW = 1 << 10
-"""Bytes that a frame or an agent counts for: twice what it takes while it becomes a row, for the time that takes."""
+"""Bytes that a frame or an agent counts for: twice its memory while it becomes a row, to limit the time as well."""
 
 
 @dataclass
@@ -115,7 +115,7 @@ def _name_scene(scene: np.void) -> str:
 
 
 def _read_interval(read: _Read, name: str, interval: Iterable[int]) -> Records:
-    """Return the records of a scene or frame. Each belongs to one only, so that no more is written than there is."""
+    """Return the records of a scene or frame. Each belongs to one only, so that no more are written than exist."""
     (start, stop), end = map(int, interval), read.ends.get(name, 0)
     if stop > start:
         if start < end or stop - start > MOST[name]:
@@ -132,7 +132,7 @@ def _boxes_of(agents: Records, rig: Floats) -> Floats:
     """Return (M, 6) box3d of the agents of a frame; `rig` (4, 4): vehicle to world, m."""
     length, width, height = agents["extent"].astype(float).T
     up, back = rig[:3, 2], inverse(rig)
-    with np.errstate(all="ignore"):  # what is not finite is counted later
+    with np.errstate(all="ignore"):  # values that are not finite are counted later
         centres = np.zeros((len(agents), 3))
         centres[:, :2] = agents["centroid"]
         centres[:, 2] = rig[2, 3] + (height / 2 - (centres[:, :2] - rig[:2, 3]) @ up[:2]) / up[2]

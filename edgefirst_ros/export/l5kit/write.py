@@ -71,7 +71,7 @@ ARRAYS = {
 
 UNKNOWN = LABELS.index(PREFIX + "UNKNOWN")
 NOTHING = frozenset((*range(3), len(LABELS) - 1))
-"""Those that say nothing of what it is."""
+"""Labels that do not show the kind of an object."""
 
 USUAL = {
     "person": "PEDESTRIAN", "people": "PEDESTRIAN", "human": "PEDESTRIAN",

@@ -26,7 +26,7 @@ LEVEL = 1
 MAX_CHUNK = 1 << 28
 """Bytes; larger chunks are rejected."""
 CODECS = (None, "blosc", "zlib", "gzip")
-"""All that is unpacked: L5Kit's and ours. Some of the others call what the chunk names."""
+"""Codecs that are supported: L5Kit's and ours. Some of the others call functions that the chunk names."""
 WINDOW = zlib.MAX_WBITS | 32
 """Either header, zlib's or gzip's."""
 
@@ -137,7 +137,7 @@ class RecordArray:
                 data = self._unpacked(read_file(path, 2 * size + 1024), size)
             except EdgeFirstError:
                 raise
-            except Exception as error:  # whatever codecs raise on bad bytes
+            except Exception as error:  # any error of a codec on bad bytes
                 raise DatasetError(f"{path}: cannot be unpacked: {error}") from error
             if len(data) != size:
                 raise DatasetError(f"{path}: has {len(data)} bytes unpacked, must have {size}")
@@ -155,7 +155,7 @@ class RecordArray:
             raise EdgeFirstError(
                 missing_extra(f"{self.path} is packed with {self._codec}, which", "l5kit", error)
             ) from error
-        # Bytes 4 to 8 and 12 to 16: as many are unpacked, and read, as is said there.
+        # The codec unpacks, and reads, as many bytes as bytes 4 to 8 and 12 to 16 state.
         if [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)] != [size, len(data)]:
             raise DatasetError(f"{self.path}: a chunk says that it has another size than it has, or than the array")
         return bytes(numcodecs.Blosc().decode(data))

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 FILE = "instances.json"
 STANDARD = ("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "keypoints", "num_keypoints")
-"""Keys of an annotation that COCO gives a meaning."""
+"""Keys of an annotation that COCO defines."""
 OWN = {"box2d_score": "score"}
 """Columns under another key; all others keep their names."""
 HOMES = {
@@ -271,7 +271,7 @@ def _fits(column: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; None for what it has not."""
+    """Return a value as JSON has it; None for a value that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return [float(v) if isinstance(v, float) else v for v in value] if isinstance(value, list | tuple) else value
@@ -371,7 +371,7 @@ class _LabelFile:
             self._found.lose_key(f"categories.{key}")
 
     def _of_sample(self, image: dict[str, Any]) -> dict[str, list[int]]:
-        """Return the lists of an image: what LVIS verified to be absent, and what it did not annotate exhaustively."""
+        """Return the lists of an image: labels that LVIS verified as absent, and those not annotated exhaustively."""
         found = {}
         for name, key in LISTS.items():
             value = image.get(key)

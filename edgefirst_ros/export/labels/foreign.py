@@ -29,7 +29,7 @@ class ForeignPicture:
     name: str
     """Name in the labels: with or without folders and suffix."""
     annotations: int
-    """How many there are, whole or not."""
+    """Number of annotations, whole or not."""
     rows: Callable[[tuple[int, int] | None], Iterable[Row]]
     """Annotations, called with the size of the dataset's picture; None where that is not known."""
     of_sample: Mapping[str, Any] = field(default_factory=dict)

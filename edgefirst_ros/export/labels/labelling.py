@@ -68,7 +68,7 @@ class Labelled:
     keys: dict[str, int] = field(default_factory=dict)
     """{key of the labels that has no place in a dataset: number of its values}."""
     before: Path | None = None
-    """The table as it was before; None if there was none, or nothing was changed."""
+    """The table before the change; None without an earlier table or a change."""
     notes: list[str] = field(default_factory=list)
 
     dry_run: bool = False
@@ -176,7 +176,7 @@ def label(
 def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[set[Key], list[Row], set[Key]]:
     """Return the samples that labels name, their rows, and those of the samples that are named without annotations.
 
-    A sample is none of the latter where its annotations are lost. Raises DatasetError where labels name no sample.
+    A sample whose annotations are lost is not one of the latter. Raises DatasetError where labels name no sample.
     """
     keys = {stem_of(sample.key): sample.key for sample in dataset}
     keys |= {f"{key.name}_{key.frame}": key for key in keys.values() if key.frame is not None}
@@ -270,7 +270,7 @@ def _numbered(
 def _filled(before: LabelRows, gone: list[int], table: pl.DataFrame, form: str, done: Labelled) -> pl.DataFrame:
     """Return imported rows with the columns that the labels do not carry, from the rows that they match.
 
-    Counts in `done` what is lost of rows that none matches.
+    Counts in `done` the lost values of rows without a match.
     """
     there = {name for name in table.columns if table[name].null_count() < table.height}
     columns = [name for name in before.own_columns if name not in ALWAYS | CARRIED[form] | there]
@@ -285,10 +285,10 @@ def _filled(before: LabelRows, gone: list[int], table: pl.DataFrame, form: str, 
     taken = order.join(pairs, on=NEW, how="left", maintain_order="left")
     taken = taken.join(old, on=OLD, how="left", maintain_order="left")
     table = table.with_columns(taken[name] for name in columns)
-    for name in stated:  # what the labels do not state is false
+    for name in stated:  # values that the labels do not state are false
         given = table[name] if name in there else pl.Series(name, [None] * table.height, pl.Boolean)
         table = table.with_columns(given.zip_with(given.is_not_null() | taken[name].is_null(), taken[name] & False))
-    if {"mask", "polygon"} <= there:  # a form has one shape for each annotation: a polygon, where there are both
+    if {"mask", "polygon"} <= there:  # a form has one shape for each annotation: of both, the polygon
         both = table["mask"].is_null() & table["polygon"].is_not_null() & taken["polygon"].is_not_null()
         table = table.with_columns(table["mask"].zip_with(~both, taken["mask"]))
     left = before.table[sorted(set(gone) - set(matches.values()))]
@@ -353,7 +353,7 @@ def _order(key: Key) -> tuple[str, int]:
 
 
 def _correct_absent(before: LabelRows, rows: list[Row], *, replace: bool) -> None:
-    """Give samples with new labels the labels that are still known to be absent: none of those it has now."""
+    """Set for samples with new labels those still known to be absent, without the labels that they have now."""
     absent = before.column("neg_label_indices") if "neg_label_indices" in before.columns else []
     older = {key: absent[place] for key, place in before.first.items() if absent and absent[place] is not None}
     present: defaultdict[Key, set[int]] = defaultdict(set)

@@ -111,7 +111,7 @@ class LabelRows:
         """True if a row can be in labels of a form: it has a label, and a place in the picture."""
         try:
             box = self.extent(row)
-        except DatasetError:  # a mask that is no picture
+        except DatasetError:  # a mask that is not a picture
             return False
         if form == "yolo" and box is not None:
             low, high = (np.clip(np.add(box[:2], np.multiply(box[2:], half)), 0, 1) for half in (-0.5, 0.5))

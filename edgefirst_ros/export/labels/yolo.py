@@ -115,7 +115,7 @@ def export(
 
 
 class _Lines:
-    """Makes the lines of pictures; `lost` counts what has none, or another box than the table."""
+    """Makes the lines of pictures; `lost` counts annotations without a line, or with another box than the table."""
 
     def __init__(self, rows: LabelRows, classes: dict[int, int], lost: Counter[str], *, segment: bool) -> None:
         self._rows, self._classes, self._lost, self._segment = rows, classes, lost, segment
@@ -211,7 +211,7 @@ def part(ring: Ring) -> list[list[float]]:
 
 
 def _data(path: Path, rows: LabelRows, folders: list[str], report: LossReport) -> None:
-    """Write data.yaml: `train` and `val` have to be there, whatever groups there are."""
+    """Write data.yaml: it must have `train` and `val`, also if the dataset does not have these groups."""
     found = {group: group for group in folders if group != ALL}
     for name, other in (("train", "val"), ("val", "train")):
         if name not in found:
@@ -265,7 +265,7 @@ def read_yolo(path: Path) -> ForeignLabels:
     for place, (number, name) in enumerate(sorted(names.items(), key=lambda item: str(item[0]).zfill(20))):
         if type(number) is not int:
             raise DatasetError(f"{file}: class {str(number)[:80]!r} is not a number")
-        text = name if isinstance(name, str) else str(name)  # names such as 7 or no are no text in YAML
+        text = name if isinstance(name, str) else str(name)  # names such as 7 or no are not text in YAML
         classes[number] = found.category(text, listed[place] if listed else number)
     left, labelled = LARGEST, set[str]()
     for label in _files(file.parent, LABELS, (".txt",)):

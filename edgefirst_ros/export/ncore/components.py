@@ -30,7 +30,7 @@ ORDER = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6", "s1", "s2", "s3", "s4")
 RADAR_NAMES = {"speed": "radial_velocity_m_s", "rcs": "rcs_dBsm", "snr": "snr_dB"}
 """Fields of radar points -> the names that NVIDIA's own converters use (velocity: positive away)."""
 INTENSITY = ("reflect", "reflectivity", "intensity")
-"""Fields that tell how much light came back."""
+"""Fields with the strength of the reflected light."""
 AXES = ("x", "y", "z")
 Row = Mapping[str, Any]
 MILLIMETRE = 0.001
@@ -38,7 +38,7 @@ MILLIMETRE = 0.001
 HALF = {"binary": 0, "confidence": 0.5, "sigmoid": 0.5, "logits": 0.5}
 """{mask_interpretation: fraction of the largest value above which a pixel belongs to an instance}."""
 MOST_INSTANCES = 65535
-"""Of one picture: their numbers are 16 bits, and 0 is none."""
+"""Of one picture: their numbers are 16 bits, and 0 marks no instance."""
 KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "iscrowd", "ignore")
 """Columns that are written into the metadata of a camera frame."""
 
@@ -205,7 +205,7 @@ class LabelComponents:
         interpretation: str,
         tally: Counter[str],
     ) -> None:
-        """`register` gives the writer of a descriptor; `labels` are the names of the classes in masks of classes."""
+        """`register` returns the writer of a descriptor; `labels` are the names of the classes in masks of classes."""
         self._register = register
         self._camera = camera
         self._labels = list(labels)
@@ -247,7 +247,7 @@ class LabelComponents:
         found = decode_gray(mask)
         if found is None or found.shape != size[::-1]:
             return None
-        # Of whole numbers, those above a limit are those above what is whole of it.
+        # Integers above a limit are those above its integer part.
         return found if found.dtype == np.bool_ else found > found.dtype.type(self._level * np.iinfo(found.dtype).max)
 
     def add(self, marks: Marks, stamp_us: int) -> None:

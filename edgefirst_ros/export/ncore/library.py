@@ -124,7 +124,7 @@ def components() -> tuple[Any, Any]:
 
 
 def _named(base: Any, name: str) -> Any:
-    """Return the library's writer or reader of components, for those called `name` in the one version that there is."""
+    """Return the library's writer or reader of components, for those called `name` in the only version."""
 
     class Named(base):  # type: ignore[misc]
         @staticmethod
@@ -143,7 +143,7 @@ def _named(base: Any, name: str) -> Any:
 
 
 def _there(array: Any) -> Any:
-    """Return an array, all of whose chunks are there, so that it is no larger than its store. Raises KeyError."""
+    """Return an array whose chunks all exist, so that its store limits its size. Raises KeyError."""
     if array.ndim != 1:
         raise KeyError(f"{array.path} with one dimension")
     for number in range(array.nchunks):
@@ -171,7 +171,7 @@ def check_size(store: Path) -> None:
 
     with store.open("rb") as file:
         known = os.fstat(file.fileno())
-        room = known.st_blocks * BLOCK or known.st_size  # holes hold nothing
+        room = known.st_blocks * BLOCK or known.st_size  # holes do not count
         file.seek(-BLOCK, os.SEEK_END)
         _, _, offset, size = HEADER.unpack(file.read(HEADER.size))
         file.seek(offset)
@@ -199,7 +199,7 @@ def guard(reader: Any) -> list[Any]:
 
     stores = []
     for group, _ in reader._component_stores.values():
-        described = group.store.meta_store  # all metadata, consolidated: zarr looks at no others
+        described = group.store.meta_store  # all metadata, consolidated: zarr reads no others
         for key in described:
             if key.endswith(".zarray"):
                 _check_array(key, described[key], group.chunk_store)
@@ -215,7 +215,7 @@ def _check_array(key: str, said: Mapping[str, Any], chunks: Mapping[str, bytes])
         raise ValueError(f"{key}: packed with {codec!r}, filters {said['filters']!r}, of {dtype}")
     if not all(type(side) is int and side >= 0 for side in (*sides, *pieces)):
         raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r}")
-    # What is read piece by piece is as large as its pieces, which must be there.
+    # Cubes that are read piece by piece are as large as their pieces, which must exist.
     own = key.startswith(f"{CUBE}/") and codec is None
     whole = 0 if own else math.prod(sides) * dtype.itemsize
     if max(math.prod(pieces) * dtype.itemsize, whole) > MOST:
@@ -241,7 +241,7 @@ class _Chunks(MutableMapping[str, bytes]):
             array = array.rpartition("/")[0]
             said = self._described.get(f"{array}/.zarray")
         if said is not None and said["compressor"] is not None:
-            # Bytes 4 to 8 and 12 to 16: as many are unpacked, and read, as is said there.
+            # The codec unpacks, and reads, as many bytes as bytes 4 to 8 and 12 to 16 state.
             told = [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)]
             if told != [math.prod(said["chunks"]) * np.dtype(said["dtype"]).itemsize, len(data)]:
                 raise ValueError(f"{key}: says that it has another size than it has, or than the array")
@@ -324,7 +324,7 @@ class Sequences:
                 check_size(store)
             reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
             self._open[number] = reader, guard(reader)
-        except Exception as error:  # whatever zarr and the library raise on broken stores
+        except Exception as error:  # any error of zarr or the library on broken stores
             raise DatasetError(f"{stores[0].parent}: not a readable NCore sequence: {error!r}") from error
         return reader
 

@@ -225,7 +225,7 @@ class _Import:
 
     # ---- where ---------------------------------------------------------------------------------
     def _pose(self, source: str, target: str, stamps: NDArray[Any]) -> NDArray[np.float64] | None:
-        """(N, 4, 4), or None where nothing joins the two or it does not reach so far."""
+        """Return (N, 4, 4); None if the two are not connected, or not at all of the stamps."""
         try:
             found = self._loader.pose_graph.evaluate_poses(source, target, stamps.astype(np.uint64))
         except Exception:  # noqa: BLE001  # the library's own kinds of KeyError, assertion and ValueError

@@ -67,7 +67,7 @@ ANNOTATIONS = {
     "location": ("poses/default, from the frames table, which is finer", ""),
     "pose": ("poses/default, from the frames table, which is finer", ""),
 }
-"""Column of the annotations -> where it goes and what of it is lost."""
+"""Column of the annotations -> its place and its loss."""
 FRAMES = {
     "timestamp": ("stamps of frames, µs; ns in the metadata of the frame", ""),
     "latitude": ("poses/default: rig to world to world_global (ECEF), and generic data", ""),
@@ -192,7 +192,7 @@ class NamedMember:
     name: str
     data: bytes
     made: Any
-    """Rays of a cloud, or None; what a cube says of itself; metres of a depth picture, or None."""
+    """Rays of a cloud, or None; the description in a cube; metres of a depth picture, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def described(png: bytes) -> dict[str, Any]:
             keyword, _, value = bytes(body).partition(b"\0") if kind == b"tEXt" else (b"", b"", b"")
             if keyword.startswith(b"edgefirst:"):
                 said = json.loads(value, parse_constant=str)
-                json.dumps(said, allow_nan=False)  # as it is stored: 1e999 is no number there
+                json.dumps(said, allow_nan=False)  # as it is stored: 1e999 is not a number there
                 found[keyword.removeprefix(b"edgefirst:").decode()] = said
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"radar cube cannot be read: {error}") from error
@@ -306,7 +306,7 @@ def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: 
 
 
 def _home_of_column(name: str) -> tuple[str, str]:
-    """Return where a column of a further sensor goes and what of it is lost."""
+    """Return the place and the loss of a column of a further sensor."""
     column, _, what = name.rpartition("_")
     with suppress(KeyError):
         sensor = streams.of_column(column)
@@ -454,7 +454,7 @@ class _Sequence:
         return self._register(writer, descriptor.default_instance_name, descriptor=descriptor)
 
     def _store_poses(self, known: Any) -> None:
-        """The way of the rig at the located samples, and what they were made from."""
+        """Store the path of the rig at the located samples, and the poses or fixes of the dataset."""
         drive, stamps = self._drive, self._stamps[known].astype(np.uint64)
         way = drive.rig_to_world[known]
         what = f"{drive.name!r}: rig to world"
@@ -561,7 +561,7 @@ class _Sequence:
         self._sensor(kind).store_frame(picture, form, np.array([stamp, stamp], np.uint64), {}, meta)
 
     def _companion(self, task: SampleTask, member: NamedMember) -> None:
-        """Store what a companion measured, once for all samples that have it."""
+        """Store the data of a companion, once for all samples that have it."""
         kind, data = member.kind, member.data
         at, fits = task.stamps[kind], kind in task.fits
         for last in (self._last.get((kind, True)), self._last.get((kind, False))):

@@ -417,7 +417,7 @@ def write_cube(values: NDArray[np.int16], said: Mapping[str, Any], timestamp: in
             cube.raw(),
             cube.is_complex,
         )
-        return encode_cube(message, timestamp)  # type: ignore[arg-type]  # it has all that is asked of one
+        return encode_cube(message, timestamp)  # type: ignore[arg-type]  # it has all required attributes
     except (LookupError, TypeError, ValueError, OverflowError, EdgeFirstError) as error:
         raise DatasetError(f"a cube does not fit {RADAR}: {error!r}") from error
 
@@ -435,7 +435,7 @@ class VideoWriter:
         self._packet = av.Packet
         self._errors = av.FFmpegError
         self._file = av.open(str(path), "w", format="avi")  # made with the first picture
-        # Nothing is encoded, but the muxer wants to know of an encoder.
+        # Pictures are not encoded here, but the muxer requires an encoder.
         self._stream = self._file.add_stream("mjpeg", 1 / self._step, options={"strict": "unofficial"})
         self._stream.width, self._stream.height = size
         self._stream.pix_fmt = "yuvj420p"

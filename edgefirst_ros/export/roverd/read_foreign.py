@@ -145,8 +145,6 @@ def _find_traces(folder: Path, report: LossReport) -> Iterator[Path]:
 
 
 class _ForeignTrace:
-    """One trace."""
-
     def __init__(self, folder: Path, budget: Budget) -> None:
         self._folder, self._budget = folder, budget
         self._readers: dict[str, ChannelReader] = {}
@@ -154,7 +152,7 @@ class _ForeignTrace:
         for path in sorted(folder.glob(f"*/{META}")):
             try:
                 self._readers[path.parent.name] = ChannelReader(path.parent)
-            except DatasetError as error:  # of a type that nothing here has, as of complex numbers
+            except DatasetError as error:  # of an unsupported type, such as complex numbers
                 self._unread[path.parent.name] = str(error)
         self._used: Counter[tuple[str, str]] = Counter()
         self.written = 0
@@ -228,7 +226,7 @@ class _ForeignTrace:
             values = reader.raw(channel)
             if values.shape[1:] == (3,):
                 stamps = reader.stamps()
-                count = min(len(stamps), len(values))  # the last ones may lack their stamp, as after a power cut
+                count = min(len(stamps), len(values))  # the last ones may be without a stamp, as after a power cut
                 if sensor == self._gps and count > MOST_FIXES:
                     raise DatasetError(f"{reader.folder}: has {count} positions, up to {MOST_FIXES} are read")
                 for start in range(0, count, BLOCK):

@@ -263,7 +263,7 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress) 
     dropped: Counter[tuple[str, str]] = Counter()
     found = drives(dataset)
     for drive in found:
-        member_name(drive.name, 0, "camera.jpeg")  # refuses what cannot name a folder
+        member_name(drive.name, 0, "camera.jpeg")  # rejects a name that a folder cannot have
         with ExitStack() as leaving:
             _Trace(drive, out, entries, dropped, leaving).write(progress)
     _report_losses(found, entries, dropped, report)
@@ -393,7 +393,7 @@ def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str,
     if drive.located.sum() > 1:
         entries["pose"] += int(drive.located.sum())
         known = drive.rig_to_world[drive.located]
-        seconds = (drive.stamps[drive.located] - drive.stamps[drive.located][0]) / 1e9  # differences want small numbers
+        seconds = (drive.stamps[drive.located] - drive.stamps[drive.located][0]) / 1e9  # differences need small numbers
         velocity = np.gradient(known[:, :3, 3], seconds, axis=0)
         path = folder / POSE
         path.parent.mkdir(exist_ok=True)
