@@ -4,6 +4,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -311,10 +312,13 @@ def test_scenes_of_a_length_are_linked_within_themselves(dataset, tmp_path):
 
 
 def test_labels_become_categories_and_the_report_says_what_is_lost(dataset, tmp_path):
-    done = export(dataset, "nuscenes", tmp_path / "out", labels={"car": "vehicle.emergency.police"})
+    named = Dataset(dataset.container.path)
+    named.annotations = named.annotations.with_columns(pl.col("label").cast(pl.String).replace("person", "tram"))
+    done = export(named, "nuscenes", tmp_path / "out", labels={"car": "vehicle.emergency.police"})
     names = {record["name"] for record in json.loads((done.out / "v1.0-trainval" / "category.json").read_text())}
-    assert "vehicle.emergency.police" in names
+    assert {"vehicle.emergency.police", "tram"} <= names
     lines = {line.what: line for line in done.report.lines}
+    assert re.fullmatch(r"labels that nuScenes does not have keep their name: tram \(\d+\)", lines["label"].lost)
     assert lines["radar.png"].where == ""
     assert lines["box2d"].lost == "has no place there"
     assert lines["box3d between keyframes"].number > 0

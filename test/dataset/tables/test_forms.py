@@ -345,10 +345,11 @@ def test_a_column_under_its_old_and_its_new_name_is_refused(tmp_path):
 
 
 def test_columns_that_hold_nothing_are_null_whatever_they_should_hold(tmp_path):
-    path = store(tmp_path / "a.arrow", pa.table({"name": ["a"], "box2d": pa.nulls(1), "label": pa.nulls(1)}))
+    empty = {name: pa.nulls(1) for name in ("label", "box2d", "mask")}
+    path = store(tmp_path / "a.arrow", pa.table({"name": ["a"], **empty}))
     annotations = read_annotations(path)
-    assert pa.Table.from_batches(annotations.batches()).to_pylist() == [{"name": "a", "label": None, "box2d": None}]
-    assert not annotations.tally.lost
+    assert pa.Table.from_batches(annotations.batches()).to_pylist() == [{"name": "a", **dict.fromkeys(empty)}]
+    assert (annotations.version, annotations.tally.lost) == (schema.UNNAMED_VERSION, {})
 
 
 def test_numbers_that_are_stored_once_for_many_rows_are_carried_as_numbers(tmp_path):
