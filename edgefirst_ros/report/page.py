@@ -122,6 +122,7 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         lines.append(
             {
                 "level": level,
+                "findings": len(bad),
                 "name": row["name"],
                 "kind": row.get("kind", ""),
                 "start": row.get("start"),
@@ -145,7 +146,7 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         shares=shares_of,
         policy=POLICY.format(scripts=""),
         style=Markup(_text("style.css")),  # noqa: S704  our own
-        rows=sorted(lines, key=lambda one: (order[str(one["level"])], str(one["name"]))),
+        rows=sorted(lines, key=lambda one: (order[str(one["level"])], -one["findings"], str(one["name"]))),
         numbers={level.word: numbers[level.word] for level in Level},
         samples=sum(int(one["samples"] or 0) for one in lines),
         length=f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min",

@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs
 import edgefirst_ros
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.report.page import table
 from edgefirst_ros.report.run import report
 from edgefirst_ros.synthetic import Recipe, write_recording
 
@@ -294,6 +295,17 @@ def test_several_become_a_table_with_pages_beside_it(drive, tmp_path, run):
     only = run("report", "in", "-o", "table.html", "--table-only", "--json")
     assert [one.get("samples") for one in json.loads(only.stdout)["reports"]] == [90, 90, None]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "table.html"]
+
+
+def test_the_worst_drives_come_first():
+    """Red ones, then those with the most findings."""
+    found = [{"check": name, "level": "amber", "where": "", "found": "1"} for name in ("gaps", "skew")]
+    rows = [
+        {"name": name, "verdict": {"level": level, "checks": found[:number]}}
+        for name, level, number in (("a", "amber", 1), ("b", "green", 0), ("c", "amber", 2), ("d", "red", 1))
+    ]
+    html = table(rows, "Drives").decode()
+    assert re.findall(r">([abcd])</td>", html) == ["d", "c", "a", "b"]
 
 
 def test_a_missing_extra_is_one_line(tmp_path, monkeypatch, drive):
