@@ -482,6 +482,14 @@ def test_cubes_of_a_scene_become_boxes_at_the_equal_stamp(drives, tmp_path):
     assert rows["object_id"].n_unique() == 2
 
 
+@pytest.mark.parametrize("container", ["db3", "bag"])
+def test_a_container_that_was_not_walked_is_walked_first(made, container):
+    walked = open_files(made(container))
+    expected = sorted((m.log_time, m.topic, m.data) for m in walked.walk())
+    for recording in (walked, open_files(made(container))):
+        assert sorted((m.log_time, m.topic, m.data) for m in recording.iter_messages()) == expected
+
+
 def test_joined_containers_count_a_message_that_both_have_once(made, drives, tmp_path):
     """Twice through the same messages, read twice: each topic has its messages once, and as many repeated."""
     again = tmp_path / "again.db3"
