@@ -5,16 +5,26 @@ import json
 import os
 from pathlib import Path
 
+import handmade_dataset as made
 import numpy as np
 import pytest
 
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
-from edgefirst_ros.export.importing import TEXT, check_member_name, clean_text, read_file, read_json, refuse_links
+from edgefirst_ros.export.importing import (
+    TEXT,
+    check_member_name,
+    clean_text,
+    read_file,
+    read_json,
+    refuse_links,
+    stamp_picture,
+)
 from edgefirst_ros.export.l5kit.write import AGENT, FRAME, SCENE
 from edgefirst_ros.export.l5kit.zarr2 import Writer, write_group
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import Limits
+from edgefirst_ros.sensors.exif import read_exif
 
 
 @pytest.mark.parametrize(
@@ -32,6 +42,13 @@ def test_names_that_could_do_harm(name):
 )
 def test_names_that_are_odd_stay(name):
     assert check_member_name(name) == name
+
+
+def test_a_picture_that_names_its_sample_stays_and_another_is_renamed():
+    data, stamp, row = made.jpeg(3), made.stamp_of(3), {"latitude": 45.5, "longitude": -73.6, "altitude": None}
+    assert stamp_picture("camera.jpeg", data, made.SEQUENCE, 3, stamp, row)[0] is data
+    renamed = read_exif(b"".join(stamp_picture("camera.jpeg", data, made.SEQUENCE, 4, stamp, row)))
+    assert (renamed.sequence, renamed.frame, renamed.stamp) == (made.SEQUENCE, 4, stamp)
 
 
 def test_text_of_others_is_unicode():

@@ -90,6 +90,11 @@ def test_attachments_in_all_forms(form, sequence):
     assert read_attachment(ATTACHMENTS[form](sequence, GID)) == Attached(sequence, GID)
 
 
+@pytest.mark.parametrize("form", ATTACHMENTS)
+def test_a_cut_attachment_says_nothing(form):
+    assert read_attachment(ATTACHMENTS[form](5, GID)[:-1]) is None
+
+
 @pytest.mark.parametrize(
     "data", [b"", bytes(33), b"sequence_number", b"\x0fsequence_number\x02xx\x10source_timestamp", bytes(77)]
 )

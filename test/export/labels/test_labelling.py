@@ -205,6 +205,8 @@ def test_data_files_that_are_no_yolo_are_errors(tmp_path, dataset, text):
 @pytest.mark.parametrize(
     ("text", "lost"),
     [
+        (b"0", "neither a box"),
+        (b"0 0.5 0.5", "neither a box"),
         (b"0 0.5 0.5 0.5", "neither a box"),
         (b"0 nan 0.5 0.5 0.5", "not finite"),
         (b"0 1e40 0.5 0.5 0.5", "not finite"),
