@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import itertools
 import json
+import queue
 import signal
 import threading
 import time
@@ -43,6 +44,8 @@ PATIENT = {"lookahead": 3.0}
 """For captures that are compared with conversions: processes of a busy machine do not run for a second at times."""
 MEET = 1.0
 """s in which a subscription learns of a publisher that knows of it already, which nothing tells."""
+ASKED_AGAIN = 5.0
+"""s without an answer after which a question is asked again."""
 QUIET = 3.0
 """s without a message after which no more of those that may be lost are waited for."""
 
@@ -75,11 +78,15 @@ class Bench:
         client = self._clients.get(service) or self.node.create_client(kind, service)
         self._clients[service] = client  # making one costs all processes some work
         assert client.wait_for_service(timeout), f"no {service}"
-        done = threading.Event()
-        future = client.call_async(request)
-        future.add_done_callback(lambda _: done.set())
-        assert done.wait(timeout), f"{service} does not answer"
-        return future.result()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        deadline = time.monotonic() + timeout
+        while True:
+            client.call_async(request).add_done_callback(answers.put)
+            # DDS drops an answer to a client that the server has not discovered yet: a question is asked again
+            patience = ASKED_AGAIN if service.endswith("/status") else timeout
+            with contextlib.suppress(queue.Empty):
+                return answers.get(timeout=patience).result()
+            assert time.monotonic() < deadline, f"{service} does not answer"
 
     @contextlib.contextmanager
     def asking(self, kind: Any, service: str, request: Any) -> Iterator[None]:
