@@ -185,10 +185,16 @@ def print_outcome(outcome: Outcome) -> None:
         say(APART)
     say("")
     table(*summary.sensor_table())
-    if by_sensor.get("model"):
-        other = outcome.samples - by_sensor["model"]
-        skipped = f"; it skipped {other}: no boxes there does not mean background" if other else ""
-        say(f"the model processed {by_sensor['model']} of {counted(outcome.samples, 'sample')}{skipped}")
+    modelled = [one for one in summary.sequences if one.sensors.get("model")]
+    if modelled:
+        done, samples = by_sensor["model"], sum(one.samples for one in modelled)
+        of = (
+            f" in {len(modelled)} of {len(summary.sequences)} sequences"
+            if len(modelled) < len(summary.sequences)
+            else ""
+        )
+        skipped = f"; it skipped {samples - done}: no boxes there does not mean background" if samples > done else ""
+        say(f"the model processed {done} of {counted(samples, 'sample')}{of}{skipped}")
     if max(by_sensor.values(), default=0) > 1:  # else no members can repeat
         members, size = count_repeats(outcome.paths)
         if members:

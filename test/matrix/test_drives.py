@@ -175,6 +175,18 @@ def test_tables_tell_sequences_apart_and_end_with_their_sum(made, capsys, verb):
         assert drives[name].get("group", "-") == (next(iter(want["groups"])) if want["groups"] else "-")
 
 
+def test_the_model_is_judged_in_the_sequences_that_have_it(made, capsys):
+    outcome, truth = made
+    print_outcome(outcome)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("the model processed")]
+    own = truth.frames.with_columns(done=truth.frames["model_timestamp"].is_not_null())
+    found = own.group_by("name").agg(pl.len(), pl.col("done").sum()).filter(pl.col("done") > 0)
+    done, samples, with_model, every = (*found.select(pl.sum("done", "len")).row(0), len(found), len(truth.names))
+    of = f" in {with_model} of {every} sequences" if with_model < every else ""
+    skipped = f"; it skipped {samples - done}: no boxes there does not mean background" if samples > done else ""
+    assert said == ([f"the model processed {done} of {samples} samples{of}{skipped}"] if with_model else [])
+
+
 def test_json_has_every_sequence(made):
     outcome, truth = made
     done = CliRunner().invoke(app, ["info", str(outcome.paths.container), "--json"])
