@@ -92,13 +92,25 @@ def encode_cloud(
         return [header, body[: points * step]]
     if not points:
         return [header, struct.pack("<II", 0, 0) if data == "binary_compressed" else b""]
-    table = np.empty(points, _record([*fields, *extra]))
-    _fill(table, message, fields)
+    table = _filled(message, fields, extra)
     for field in extra:
         table[field.name] = np.nan
     if data == "ascii":
         return [header, _text(table)]
     return [header, _compressed(table) if data == "binary_compressed" else table.view(np.uint8).data]
+
+
+def points_of(message: PointCloud2) -> NDArray[Any]:
+    """Return the points of a message, as `decode_cloud` of its PCD file. Raises MessageError as check_cloud does."""
+    return _filled(message, _described(message))
+
+
+def _filled(message: PointCloud2, fields: Sequence[_Field], extra: Sequence[_Field] = ()) -> NDArray[Any]:
+    """Return a table of all points with the message's fields; those of `extra` are not set."""
+    table = np.empty(message.width * message.height, _record([*fields, *extra]))
+    if len(table):
+        _fill(table, message, fields)
+    return table
 
 
 def pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:

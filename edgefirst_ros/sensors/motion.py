@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.sensors.cloud import decode_cloud, encode_cloud
+from edgefirst_ros.sensors.cloud import points_of
 from edgefirst_ros.sensors.navigation import DEGREE, Fix, fix_of, reachable, yaw_pitch_roll
 from edgefirst_ros.sensors.picture import AREA, Picture, PictureEncoder
 
@@ -181,7 +181,7 @@ class ScanMotion(SensorMotion):
 
 def _columns(message: Any, *names: str) -> list[Floats] | None:
     """Return fields of the points of a cloud; None if one is missing. Raises MessageError if its data are broken."""
-    points = decode_cloud(b"".join(encode_cloud(message)))
+    points = points_of(message)
     there = set(names) <= set(points.dtype.names or ())
     return [np.atleast_2d(points[name].T)[0].astype(np.float64) for name in names] if there else None
 
