@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
+import contextlib
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +35,8 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "edgefirst_ros"
 WANTED = 0.85
+HANG = 900
+"""Seconds after which tests that have not ended hang."""
 PACKAGES = ("sources", "sync", "sensors", "pipeline", "dataset", "export")
 ALWAYS = ("test/pipeline/test_conversion.py", "test/pipeline/test_recorder.py", "test/dataset/test_reader.py")
 SWAPS = {
@@ -176,36 +181,46 @@ def select_tests(file: Path, most: int | None = None) -> list[str]:
     return sorted(ranks, key=lambda name: (ranks[name], name))[:most]
 
 
-def survives(fault: Fault, copy: Path, most: int) -> bool:
-    """Whether the tests pass with the fault; a hang counts as noticed."""
+def find_noticing(fault: Fault, copy: Path, most: int) -> str:
+    """Return the test that fails with the fault, or an empty text; a hang and a broken import count as noticed."""
     original = (copy / fault.file).read_bytes()
     (copy / fault.file).write_bytes(fault.apply(original))
     try:
-        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *select_tests(fault.file, most),
-        ]
-        run = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=900, check=False)
-    except subprocess.TimeoutExpired:
-        return False
+        returned, output = run_tests(copy, *select_tests(fault.file, most))
     finally:
         (copy / fault.file).write_bytes(original)
-    if run.returncode not in (0, 1, 2):
-        print(run.stdout.decode()[-500:], file=sys.stderr)
-    return run.returncode == 0
+    if returned == 0:
+        return ""
+    if returned not in (None, 1, 2):
+        print(output[-500:], file=sys.stderr)
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    return "a hang" if returned is None else failed[1] if failed else f"exit code {returned}"
+
+
+def run_tests(copy: Path, *arguments: str) -> tuple[int | None, str]:
+    """Run pytest in a copy; the exit code is None after a hang, whose processes are ended."""
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        run = subprocess.Popen(command, cwd=copy, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            returned = run.wait(HANG)
+        except subprocess.TimeoutExpired:
+            returned = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        log.seek(0)
+        return returned, log.read()
 
 
 def make_copies(number: int, folder: Path) -> Iterator[Path]:
     ignored = shutil.ignore_patterns(".git", ".venv*", "demo", ".cache", "__pycache__", ".mypy_cache", ".ruff_cache")
     for index in range(number):
-        yield Path(shutil.copytree(ROOT, folder / str(index), ignore=ignored))
+        copy = Path(shutil.copytree(ROOT, folder / str(index), ignore=ignored))
+        compileall.compile_dir(copy / PACKAGE, quiet=1)  # a fault has another time: only its file is compiled again
+        yield copy
 
 
 def main() -> int:
@@ -230,16 +245,16 @@ def main() -> int:
         for copy in make_copies(given.processes, Path(folder)):
             copies.put(copy)
 
-        def judge(fault: Fault) -> tuple[Fault, bool]:
+        def judge(fault: Fault) -> tuple[Fault, str]:
             copy = copies.get()
             try:
-                return fault, survives(fault, copy, given.files)
+                return fault, find_noticing(fault, copy, given.files)
             finally:
                 copies.put(copy)
 
-        for index, (fault, alive) in enumerate(pool.map(judge, faults), 1):
-            survivors += alive
-            found = f"SURVIVED {fault.describe()}" if alive else f"noticed  {fault.file}:{fault.line}"
+        for index, (fault, test) in enumerate(pool.map(judge, faults), 1):
+            survivors += not test
+            found = f"noticed  {fault.file}:{fault.line} by {test}" if test else f"SURVIVED {fault.describe()}"
             print(f"{index:4} {found}", flush=True)
     noticed = 1 - survivors / max(1, len(faults))
     print(f"{len(faults)} faults, {survivors} survived: {noticed:.0%} noticed (wanted {WANTED:.0%})")

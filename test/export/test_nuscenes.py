@@ -318,6 +318,7 @@ def test_labels_become_categories_and_the_report_says_what_is_lost(dataset, tmp_
     names = {record["name"] for record in json.loads((done.out / "v1.0-trainval" / "category.json").read_text())}
     assert {"vehicle.emergency.police", "tram"} <= names
     lines = {line.what: line for line in done.report.lines}
+    assert lines["samples"].number == len(json.loads((done.out / "v1.0-trainval" / "sample.json").read_text()))
     assert re.fullmatch(r"labels that nuScenes does not have keep their name: tram \(\d+\)", lines["label"].lost)
     assert lines["radar.png"].where == ""
     assert lines["box2d"].lost == "has no place there"

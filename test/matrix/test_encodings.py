@@ -435,20 +435,37 @@ def test_other_encodings_are_counted_by_name(drives, tmp_path, encoding):
 
 
 def test_a_cloud_with_a_pose_is_turned_by_it(made, tmp_path):
-    """A quarter turn about z and 1, 2, 3 m: (x, y, z) becomes (1 - y, 2 + x, 3 + z)."""
+    """A quarter turn about z and 1, 2, 3 m: (x, y, z) becomes (1 - y, 2 + x, 3 + z); of floats and doubles."""
+    seen = []
 
     def change(channel, message):
         cloud = PointCloud_pb2.PointCloud.FromString(message.data)
+        seen.append(0)
+        if len(seen) % 2:
+            fields = {field.name: field.offset for field in cloud.fields if field.name in "xyz"}
+            form = {
+                "names": [*fields],
+                "formats": ["<f4"] * 3,
+                "offsets": [*fields.values()],
+                "itemsize": cloud.point_stride,
+            }
+            points = np.frombuffer(cloud.data, np.dtype(form))
+            cloud.data, cloud.point_stride = points.astype([(name, "<f8") for name in fields]).tobytes(), 24
+            del cloud.fields[:]
+            for number, name in enumerate(fields):
+                cloud.fields.add(name=name, offset=8 * number, type=8)
         cloud.pose.orientation.z = cloud.pose.orientation.w = 0.5**0.5
         cloud.pose.position.x, cloud.pose.position.y, cloud.pose.position.z = 1, 2, 3
         return channel, replace(message, data=cloud.SerializeToString())
 
     plain = convert(made("protobuf"), tmp_path / "plain")
     turned = convert(recoded(tmp_path / "x.mcap", made("protobuf"), "lidar/points", change), tmp_path / "turned")
-    before, after = (Dataset(out.paths.container)[0].decode("lidar.pcd") for out in (plain, turned))
-    np.testing.assert_allclose(after["x"], 1 - before["y"], atol=1e-4)
-    np.testing.assert_allclose(after["y"], 2 + before["x"], atol=1e-4)
-    np.testing.assert_allclose(after["z"], 3 + before["z"], atol=1e-4)
+    assert len(seen) > 2
+    for was, now in zip(*(Dataset(out.paths.container) for out in (plain, turned)), strict=True):
+        before, after = was.decode("lidar.pcd"), now.decode("lidar.pcd")
+        np.testing.assert_allclose(after["x"], 1 - before["y"], atol=1e-4)
+        np.testing.assert_allclose(after["y"], 2 + before["x"], atol=1e-4)
+        np.testing.assert_allclose(after["z"], 3 + before["z"], atol=1e-4)
     assert any("lidar/points" in note and "pose" in note for note in turned.notes)
 
 

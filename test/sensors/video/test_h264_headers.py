@@ -34,7 +34,7 @@ def bits_of(nal):
 def with_order_type_1(unit):
     """An access unit of order type 2, which says in its parameter set that it is of type 1.
 
-    With delta_pic_order_always_zero_flag and a cycle of one reference picture the slices are the same.
+    With delta_pic_order_always_zero_flag and a cycle of two reference pictures the slices are the same.
     """
     begin = unit.index(START_CODE + b"\x67") + len(START_CODE)
     end = unit.index(b"\0" + START_CODE, begin)
@@ -45,7 +45,7 @@ def with_order_type_1(unit):
         at += 2 * zeros + 1
     assert bits[:8] == format(66, "08b")
     assert bits[at : at + 3] == golomb(2)
-    cycle = "1" + golomb(0) + golomb(0) + golomb(1) + golomb(3)  # se(v) of 2 is ue(v) of 3
+    cycle = "1" + golomb(4) + golomb(8) + golomb(2) + golomb(3) * 2  # se(v) of 2 is ue(v) of 3
     made = nal_unit(0x67, bits[:head] + bits[head:at] + golomb(1) + cycle + bits[at + 3 :])
     return unit[: begin - len(START_CODE) - 1] + made + unit[end:]
 

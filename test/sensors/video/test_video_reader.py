@@ -195,6 +195,15 @@ def test_nothing_depends_on_a_damaged_picture_without_references():
     assert found == {n: made.pictures[n] for n in range(40) if n != damaged}
 
 
+@pytest.mark.parametrize("kind", ["h264-open", "h265-open"])
+def test_leading_pictures_are_those_shown_before_their_entry(kind):
+    """Every twelfth picture is an entry; the order of H.264, of 6 bits, begins again within those around the 96th."""
+    made, judge = stream(kind, 104), Judge(KINDS[kind][0])
+    leading = {n for n, unit in enumerate(made.units) if judge.unit(unit).leading}
+    entries = [n for n, index in enumerate(made.index) if index % 12 == 0]
+    assert leading == {n for n, index in enumerate(made.index) for at in entries if at < n and index < made.index[at]}
+
+
 def test_a_lost_leading_picture():
     made = stream("h264-open")
     leading = [n for n, start in enumerate(groups(made)) if made.index[n] < made.index[33] and n > 33]
