@@ -16,8 +16,8 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.first_pass import walk
+from edgefirst_ros.pipeline.frame import Usage
 from edgefirst_ros.pipeline.frames import FrameBuilder
-from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
@@ -120,7 +120,7 @@ def aligning(path, settings):
 
     def run(n):
         facts = SequenceFacts("drive", found.roles, found.base, found.calibration, Counts())
-        usage = Usage(facts.counts, facts.roles, OutsideTolerance(settings))
+        usage = Usage(facts.counts, facts.roles)
         frames = FrameBuilder(settings, facts, usage, lambda item: None)
         for message in messages:
             if message.publish_time < START + n * 1_000_000_000:

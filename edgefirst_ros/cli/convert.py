@@ -76,7 +76,8 @@ def convert(
         raise UsageError("--sequence: the same name is given twice")
     settings = load(config, texts=texts_of(context, assignments or ()), note=notes.append)
     target = None if upload is None else _target(upload, settings.layout)
-    prepare_hook(settings.picture_hook, config)
+    if settings.picture_hook is not None:
+        prepare_hook(settings.picture_hook, config)
     try:
         places = locate(recordings or [])
         at = {name: _place_of(f"--sequence {name}={file}", file, places) for name, file in named.items()}

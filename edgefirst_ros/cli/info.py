@@ -262,7 +262,7 @@ def recording_facts(
             ),
             "labels": found.calibration.labels,
             "notes": [*found.roles.notes, *found.calibration.notes],
-            "unused_topics": found.plain_unused,
+            "unused_topics": found.sequence("").unused,
         }
         if check_time:
             from edgefirst_ros.pipeline import time_check

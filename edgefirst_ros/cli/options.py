@@ -126,7 +126,8 @@ def looking_settings(context: typer.Context, config: Path | None, assignments: S
     from edgefirst_ros.sensors.picture_hook import prepare_hook
 
     settings = load(config, texts=texts_of(context, assignments or ()))
-    prepare_hook(settings.picture_hook, config)
+    if settings.picture_hook is not None:
+        prepare_hook(settings.picture_hook, config)
     return settings
 
 

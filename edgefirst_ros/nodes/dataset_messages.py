@@ -20,7 +20,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.calibration import frame_of
 from edgefirst_ros.sensors.cube import Cube
-from edgefirst_ros.sources.bags import open_files
+from edgefirst_ros.sources.inputs import open_files
 from edgefirst_ros.sources.source import Channel, Damage, Recording
 from edgefirst_ros.streams import (
     CLOUD,

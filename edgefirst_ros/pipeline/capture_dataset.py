@@ -79,7 +79,6 @@ class CaptureDataset:
             settings,
             facts,
             self._writer,
-            numbered=frozenset((roles.reference, *roles.cameras.values())),
             start_lag=start_lag,
         )
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.load import load
-from edgefirst_ros.counts import Counts, Progress, quiet
+from edgefirst_ros.counts import Counts, Progress, lacks, quiet
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError, counted
-from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
+from edgefirst_ros.pipeline.facts import DatasetFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, take_over
@@ -227,7 +227,8 @@ def convert(
         raise UsageError(f"settings and single options cannot be combined: {', '.join(options) or 'config'}")
     notes += settings.doubts
     check_form(settings.pcd)
-    prepare_hook(settings.picture_hook, Path(config) if config is not None else None)
+    if settings.picture_hook is not None:
+        prepare_hook(settings.picture_hook, Path(config) if config is not None else None)
     cameras = cameras_of(settings)
     drives = drive_names(inputs, cameras)
     rule = GroupRule.of(settings)
@@ -299,6 +300,8 @@ class _Run:
         self._earlier: Any = None
         """Sources of the interrupted conversion that is continued."""
         self._skews: dict[str, Skews] = {}
+        self._closest: dict[str, int] = {}
+        """{companion sensor: least distance of a message from a frame without one, ns}."""
         self._loss = False
         self._duration = 0.0
         self._refused: StorageError | None = None
@@ -393,35 +396,18 @@ class _Run:
         return found
 
     def _convert(self, found: FirstPass, sequence: str) -> None:
-        roles, counts, sources = found.roles, Counts(), [file.plain for file in found.recording.files]
-        found.count(counts)
-        facts = SequenceFacts(sequence, roles, found.base, found.calibration, counts, sources, self._sources)
-        facts.unused.extend(found.plain_unused)
+        facts = found.sequence(sequence, self._sources)
         self._facts.begin(facts)
-        writer, wanted = self._open(found), found.wanted
-        check_sources(self._paths, self._earlier, self._sources, sources)
-        streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
-        with SequenceOutput(
-            self._settings,
-            facts,
-            writer,
-            overlapping=found.overlapping,
-            preceded=found.preceded,
-            numbered=found.numbered,
-            cut=found.cut,
-        ) as output:
-            try:
-                for done, message in enumerate(found.recording.iter_messages(streamed)):
-                    if output.is_through:
-                        break
-                    output.push(message)
-                    self._progress(f"converting {sequence}", done, wanted)
-            except StorageError as error:
-                self._refused = error
-            output.finish()
-        self._refused = output.refused or self._refused
+        writer, examples = self._open(found), facts.counts.examples
+        if self._earlier is not None:
+            check_sources(self._paths, self._earlier, self._sources, facts.sources)
+        with SequenceOutput(self._settings, facts, writer, found) as output:
+            output.read(found, partial(self._progress, f"converting {sequence}"))
+        self._refused = output.refused
         self._notes += [f"{sequence}: {output.note}"] if output.note else []
-        self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in counts.examples.items()]
+        self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in examples.items()]
+        for sensor, away in output.closest.items():
+            self._closest[sensor] = min(away, self._closest.get(sensor, away))
         for sensor, skews in output.skews.items():
             self._skews.setdefault(sensor, Skews()).merge(skews)
 
@@ -484,16 +470,18 @@ class _Run:
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:
                 lines.append(f"{topic}: {counted(count.seen, 'message')}; {reasons}")
-        without = dict.fromkeys(
-            reason.removeprefix("lacks ")
-            for count in self._facts.counts.topics.values()
-            for reason in count.dropped
-            if reason.startswith("lacks ")
-        )
-        if without:
-            lines.append(
-                f"raise --tolerance ({self._settings.tolerance:g} s), or do not --require {', '.join(without)}"
-            )
+        for sensor in self._settings.require:
+            found = [count for count in self._facts.counts.topics.values() if lacks(sensor) in count.dropped]
+            frames = counted(sum(count.seen for count in found), "frame")
+            without = f"{sum(count.dropped[lacks(sensor)] for count in found)} of {frames} have no {sensor}"
+            if found and sensor in self._closest:
+                tolerance, closest = self._settings.stream(sensor)[0] / SECOND, self._closest[sensor] / SECOND
+                lines.append(
+                    f"{without} within {tolerance:g} s (--tolerance). Closest offset: {closest:.9g} s. "
+                    f"Raise --tolerance or remove --require {sensor}."
+                )
+            elif found:
+                lines.append(f"{without}. Remove --require {sensor}.")
         return "\n".join([*lines, *self._notes])
 
 

@@ -183,7 +183,10 @@ class DatasetFacts:
         """Raise UsageError where the labels of models have other indices than those of the sequences before."""
         known = self._labels
         for labels in models:
-            known = unite_models(known, mapped_labels(labels, self._settings.label_map))
+            known = self._unite(known, labels)
+
+    def _unite(self, known: list[str] | None, labels: Sequence[str] | None) -> list[str] | None:
+        return known if labels is None else unite_models(known, mapped_labels(labels, self._settings.label_map))
 
     def end(self) -> None:
         facts = self._current
@@ -199,8 +202,7 @@ class DatasetFacts:
     @property
     def labels(self) -> list[str] | None:
         """Labels of the models by index, None if no model gave any; they may grow with every sequence."""
-        own = self._current.calibration.labels if self._current is not None else None
-        return unite_models(self._labels, mapped_labels(own, self._settings.label_map))
+        return self._unite(self._labels, self._current.calibration.labels if self._current is not None else None)
 
     @property
     def categories(self) -> dict[str, dict[str, int]] | None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -19,14 +18,14 @@ from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, known_name, transforms_of
-from edgefirst_ros.pipeline.facts import open_calibration
+from edgefirst_ros.pipeline.facts import SequenceFacts, open_calibration
 from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures, push
 from edgefirst_ros.sensors.transforms import find_chain
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
-from edgefirst_ros.sources.bags import open_files
+from edgefirst_ros.sources.inputs import open_files
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
@@ -164,22 +163,18 @@ class FirstPass:
     """Labels of the label map that the model does not have, in words."""
 
     @property
-    def plain_unused(self) -> list[dict[str, Any]]:
-        """Topics that could be used and are not: [{"topic", "type", "count", "use"}]."""
-        seen = Counter[str]()
-        for channel in self.recording.channels.values():
-            seen[channel.topic] += channel.seen
-        return [{"topic": t, "type": self.topics[t], "count": seen[t], "use": use} for t, use in self.unused.items()]
-
-    @property
     def wanted(self) -> int:
         """Number of messages that the second pass reads."""
         channels, streamed = self.recording.channels.values(), self.roles.streamed
         seen = sum(c.seen for c in channels if self.topics.get(c.topic) == c.schema and c.topic in streamed)
         return seen - sum(number for topic, number in self.recording.repeated.items() if topic in streamed)
 
-    def count(self, counts: Counts) -> None:
-        """Count the messages of every topic as seen, and the outcome of those that only the first pass reads."""
+    def sequence(self, name: str, first_source: int = 0) -> SequenceFacts:
+        """Return the facts of the sequence to be made, its sources from `first_source` on.
+
+        Messages count as seen, and those that only the first pass reads by their outcome.
+        """
+        counts = Counts()
         in_use = self.roles.streamed | self.roles.statics
         for topic, number in self.recording.repeated.items():
             counts.drop(topic, RECORDED_TWICE, number)
@@ -191,6 +186,10 @@ class FirstPass:
                 counts.drop(channel.topic, OTHER_TYPE, channel.seen)
         for topic in self.roles.statics:
             counts.drop(topic, UNDECODABLE, self.unreadable.get(topic, 0))
+        seen = counts.topics
+        unused = [{"topic": t, "type": self.topics[t], "count": seen[t].seen, "use": u} for t, u in self.unused.items()]
+        sources = [file.plain for file in self.recording.files]
+        return SequenceFacts(name, self.roles, self.base, self.calibration, counts, sources, first_source, unused)
 
 
 class _Walk:

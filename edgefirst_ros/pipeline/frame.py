@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames with their companions, as the alignment returns them, and which parts of a frame become members."""
+"""Frames with their companions, as the alignment returns them, and the outcome of every message."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, PART_REASONS, Counts
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.navigation import EgoPose, Position, Quaternion
 from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
+from edgefirst_ros.sources.topics import Roles
 
 
 @dataclass(slots=True)
 class SensorMessage:
     """A message of a companion or the model that can be stored.
 
-    Owns: made by the thread that pushes messages, which adds `mask` and `place`; `picture`, `encoded` and `used` belong
-    to the thread that chooses frames, which gets it only then.
+    Owns: made by the thread that pushes messages, which adds `mask` and `place`; the thread that chooses frames, which
+    gets it only then, changes `picture`, `encoded`, `used` and `outside`.
     """
 
     topic: str
@@ -31,6 +34,8 @@ class SensorMessage:
     stamp: int
     encoded: Future[Sequence[Any]] | None = None
     used: bool = False
+    outside: bool = False
+    """True if it is nearest to a sample, and too far from it."""
     late: bool = False
     """True if it came after a later frame was complete."""
     mask: SensorMessage | None = None
@@ -61,6 +66,8 @@ class Frame:
     """Sensor -> (stamp in ns with the sensor's offset, message)."""
     others: dict[str, list[tuple[int, SensorMessage]]] = field(default_factory=dict)
     """Camera -> the same of the messages to be used if the nearest one proves damaged, the nearest first."""
+    outside: list[SensorMessage] = field(default_factory=list)
+    """Messages of companions that it does not have: the nearest one, if that is further than the tolerance."""
     own: tuple[str, SensorMessage] | None = None
     """Sensor and message of the reference, if it is not a camera."""
     position: Position | None = None
@@ -117,3 +124,59 @@ ROWS = Part(picture=False, sensors=(), masks=False)
 
 Chosen = Callable[[Frame, bool], Part]
 """Returns how much of a frame is needed; it may be called more than once for a frame."""
+
+
+class Usage:
+    """Follows the messages of companions and of the model until their outcome is known.
+
+    Owns: `note_late` belongs to the thread that pushes messages, `use` to the one that chooses frames; each counter is
+    changed by one of them. `settle` and `count_unused` come once both are through.
+    """
+
+    def __init__(self, counts: Counts, roles: Roles) -> None:
+        self._counts = counts
+        self._roles = roles
+        self._outside: Counter[str] = Counter()
+        self._late: Counter[str] = Counter()
+        self._late_used: Counter[str] = Counter()
+
+    def note_late(self, message: SensorMessage) -> None:
+        """Count a message that came after the frames it belongs to were handed on."""
+        self._late[message.topic] += message.late
+
+    def observe(self, frame: Frame) -> None:
+        """Note a sample's companions, and those that it does not have."""
+        for message in frame.outside:
+            self._outside[message.topic] += not (message.outside or message.used)
+            message.outside = True
+        for _, message in frame.companions.values():
+            self.use(message)
+        for message in frame.results:
+            self.use(message)
+
+    def use(self, message: SensorMessage) -> None:
+        """Count a message that a sample uses, once; those of the reference are counted as samples."""
+        if not message.used and message.topic != self._roles.reference:
+            self._counts.write(message.topic)
+            self._late_used[message.topic] += message.late
+            self._outside[message.topic] -= message.outside
+        message.used = True
+
+    def settle(self) -> None:
+        """Count late messages that no sample uses, and those of companions outside the tolerance."""
+        self._late.subtract(self._late_used)
+        for topic, number in self._late.items():
+            self._counts.drop(topic, LATE, number)
+        for topic, number in self._outside.items():
+            self._counts.drop(topic, OUTSIDE, number)
+
+    def count_unused(self) -> None:
+        """Count the other messages of companions and of the model, which no sample has; called once all are seen."""
+        for topic in set(self._roles.companions.values()) & set(self._counts.topics) - {self._roles.reference}:
+            count = self._counts[topic]
+            self._counts.drop(topic, NOT_NEAREST, count.seen - count.written - sum(count.dropped.values()))
+        for result in (self._roles.model, self._roles.masks, self._roles.boxes3d):
+            if result is not None and result != self._roles.reference:
+                count = self._counts[result]
+                dropped = sum(number for reason, number in count.dropped.items() if reason not in PART_REASONS)
+                self._counts.drop(result, NO_SAMPLE, max(0, count.seen - count.written - dropped))

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, PAUSED, UNDECODABLE
@@ -15,80 +15,18 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Cubes, Message, decode, header_stamp
 from edgefirst_ros.pipeline.cameras import CameraMessage, MessageOrder, OtherCamera, Passed
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import Frame, SensorMessage
+from edgefirst_ros.pipeline.frame import Frame, SensorMessage, Usage
 from edgefirst_ros.pipeline.tracks import Navigation, Poses
-from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.calibration import frame_id_of
 from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.streams import CAMERA
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
-from edgefirst_ros.sync.clock import JUMP_BACK, Cut, RunningClock, Segments
+from edgefirst_ros.sync.clock import JUMP_BACK, RunningClock, Segments
 
-
-class FrameNumbers:
-    """Numbers the messages of the reference topic, and separates segments where its clock was set.
-
-    `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
-    where that is not known beforehand (live): then every clock set back begins an epoch of its own. `back`: how late
-    messages of other topics may come, ns. `preceded`: as `Segments.preceded` returns it. `numbered`: as for
-    `MessageOrder`.
-    """
-
-    def __init__(
-        self,
-        overlapping: Collection[int] | None,
-        preceded: Mapping[int, int] = MappingProxyType({}),
-        *,
-        numbered: bool,
-        back: int = JUMP_BACK,
-    ) -> None:
-        self._overlapping = overlapping
-        self._back = back
-        self._preceded = {n: end for n, end in preceded.items() if overlapping is not None and n not in overlapping}
-        self._order = MessageOrder(numbered=numbered)
-        self._clock = RunningClock()
-        self._segments = Segments()
-
-    def tick(self, message: Message, stamp: int | None = None) -> int:
-        """Return the running time of the recording at a message, ns; `stamp`: of one of the reference topic."""
-        return self._clock.tick(message.log_time, stamp)
-
-    @property
-    def frames(self) -> int:
-        """Reference messages so far."""
-        return self._order.messages
-
-    def next_frame(self, message: Message, stamp: int) -> tuple[int, bool]:
-        """Return the frame number of the next reference message, and whether one before it is missing."""
-        return self._order.add(message, stamp)
-
-    def segment(self, stamp: int) -> int:
-        """Return the segment of the next reference message that can be decoded; its stamp in ns."""
-        return self._segments.add(stamp)
-
-    @property
-    def current(self) -> int:
-        """Segment of the newest reference message."""
-        return self._segments.current
-
-    def segment_of(self, stamp: int) -> int:
-        """Return the segment of a message of another topic, by its stamp in ns; one that is to begin may be its own."""
-        return self._segments.of(stamp, self._back)
-
-    def may_need_later(self, segment: int, stamp: int) -> bool:
-        """True if the position at a stamp of a segment may depend on a fix recorded in a later one."""
-        return segment in self._preceded and stamp <= self._preceded[segment]
-
-    @property
-    def epoch(self) -> int:
-        """The alignment epoch: where segments overlap in time, messages join only those recorded in the same one."""
-        if self._overlapping is None:
-            return self._segments.set_back
-        current = self._segments.current
-        return current if current in self._overlapping else -1
-
+if TYPE_CHECKING:
+    from edgefirst_ros.pipeline.first_pass import FirstPass
 
 Item = AccessUnit | Frame | CameraMessage | Passed
 """Item handed on, from which samples are made."""
@@ -201,8 +139,7 @@ class FrameBuilder:
     """Aligns messages pushed in recorded order.
 
     `hand_on` gets every message of the reference topic at once, as `AccessUnit`, and its `Frame` when no message that
-    is still to come can change it; also those of other `cameras`, by their keys. `overlapping`, `preceded`: as for
-    `FrameNumbers`. `numbered`: topics with sequence numbers as for `MessageOrder`.
+    is still to come can change it; also those of other `cameras`, by their keys.
 
     Owns: everything here belongs to the thread that pushes messages, in which `hand_on` is called too.
     """
@@ -215,17 +152,16 @@ class FrameBuilder:
         hand_on: Callable[[Item], None],
         *,
         cameras: Mapping[str, OtherCamera] = MappingProxyType({}),
-        overlapping: Collection[int] | None = None,
-        preceded: Mapping[int, int] = MappingProxyType({}),
-        numbered: Collection[str] = (),
-        cut: Cut | None = None,
+        found: FirstPass | None = None,
     ) -> None:
-        """`cut`: frames outside are counted, and left out."""
+        """`found`: the first pass of the recording; frames outside its cut are counted, and left out. None: live."""
         self._settings = settings
         self._facts = facts
         self._usage = usage
         self._hand_on = hand_on
-        self._lookahead = nanoseconds(settings.lookahead) + facts.base.spread
+        self._farthest = nanoseconds(settings.lookahead)
+        """ns from a frame up to which its nearest message counts as outside the tolerance."""
+        self._lookahead = self._farthest + facts.base.spread
         self._sensors: dict[str, list[str]] = {}
         """Topic -> the companion sensors it serves."""
         roles, tolerance, streams = facts.roles, nanoseconds(settings.tolerance), {}
@@ -244,14 +180,18 @@ class FrameBuilder:
         self._offsets = {key: settings.stream(key)[1] for key in ("gps", "imu", "pose", self._own)}
         """Added to the stamps of messages that are not aligned as companions, ns."""
         self._parse: Callable[[Message], Any] = open_parser(roles.schema) if roles.camera else decode
-        back = max(JUMP_BACK, self._lookahead)
-        self._timeline = FrameNumbers(overlapping, preceded, numbered=roles.reference in numbered, back=back)
+        self._overlapping = None if found is None else found.overlapping
+        preceded = {} if found is None else found.preceded
+        self._preceded = {n: stamp for n, stamp in preceded.items() if n not in (self._overlapping or ())}
+        self._order = MessageOrder(numbered=found is None or roles.reference in found.numbered)
+        self._clock = RunningClock()
+        self._segments = Segments()
         self._cameras = cameras
         self._arrived: dict[str, deque[tuple[int, int]]] = {key: deque() for key in cameras}
         """Arrival and number of the messages of other cameras that frames to come may need."""
         self._ready: deque[Aligned[_Anchor, SensorMessage]] = deque()
         self._swept = 0
-        self._cut = cut
+        self._cut = None if found is None else found.cut
         self._wanted = 0  # frames inside the cut that were not handed on yet
         self.paused = False
         """True while messages of the reference topic become no frames; they are decoded, as later ones need them."""
@@ -262,24 +202,23 @@ class FrameBuilder:
 
         `parsed`: the message of a camera, or why it cannot be read, if it was parsed before.
         """
-        reference = message.topic == self._facts.roles.reference
+        reference, stamp = message.topic == self._facts.roles.reference, self._facts.base.stamp(message)
         if now is None:
-            now = self._timeline.tick(message, self._facts.base.stamp(message) if reference else None)
+            now = self._clock.tick(message.log_time, stamp if reference else None)
         if reference:
-            self._push_reference(message, now, parsed)
-        elif self._of_camera(message.topic):
-            self._push_camera(message, now, parsed)
+            self._push_reference(message, stamp, now, parsed)
+        elif camera := next((key for key in self._sensors.get(message.topic, ()) if key in self._cameras), None):
+            self._push_camera(camera, message, stamp, now, parsed)
         else:
             try:
-                self._push_other(message, decode(message), now)
+                self._push_other(message, decode(message), stamp, now)
             except MessageError as error:
                 self._facts.counts.drop(message.topic, error.reason, why=error)
         self.advance(now)
 
-    def _push_reference(self, message: Message, now: int, parsed: Parsed | MessageError | None) -> None:
-        roles, stamp = self._facts.roles, self._facts.base.stamp(message)
-        raw, stamp = stamp, stamp + self._offsets[self._own]
-        number, gap = self._timeline.next_frame(message, stamp)
+    def _push_reference(self, message: Message, raw: int, now: int, parsed: Parsed | MessageError | None) -> None:
+        roles, stamp = self._facts.roles, raw + self._offsets[self._own]
+        number, gap = self._order.add(message, stamp)
         try:
             content = parsed or self._parse(message)
         except MessageError as error:
@@ -292,7 +231,7 @@ class FrameBuilder:
         self._wanted += unit.wanted
         self._hand_on(unit)
         self._note_frame_id(CAMERA.key, message)
-        segment = self._timeline.segment(stamp)
+        segment = self._segments.add(stamp)
         own = None
         if roles.sensor is not None:
             try:
@@ -301,26 +240,27 @@ class FrameBuilder:
                 own = SensorMessage(message.topic, content, stamp)
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
-        epoch = self._timeline.epoch
+        epoch = self._epoch
         anchor = _Anchor(unit, segment, self._results.expect(self._join_stamp(message, raw), epoch), own)
         self._aligner.add_frame(stamp, number, now, anchor, segment, epoch)
         if message.topic in (roles.gps, roles.imu, roles.pose, roles.model):
-            self._push_other(message, content, now)
+            self._push_other(message, content, raw, now)
 
     def _note_frame_id(self, camera: str, message: Message) -> None:
         pictures = self._facts.calibration.cameras.get(camera)
         if pictures is not None and pictures.frame_id is None:
             pictures.frame_id = frame_id_of(decode(message)) or ""
 
-    def _of_camera(self, topic: str) -> str | None:
-        """Return the key of the other camera that a topic is of; None for any other topic."""
-        return next((key for key in self._sensors.get(topic, ()) if key in self._cameras), None)
+    @property
+    def _epoch(self) -> int:
+        return self._segments.epoch(self._overlapping)
 
-    def _push_camera(self, message: Message, now: int, parsed: Parsed | MessageError | None) -> None:
+    def _push_camera(
+        self, key: str, message: Message, stamp: int, now: int, parsed: Parsed | MessageError | None
+    ) -> None:
         """Hand on a message of another camera, and align it if it is clean."""
-        topic, key, stamp = message.topic, self._of_camera(message.topic) or "", self._facts.base.stamp(message)
+        topic, epoch = message.topic, self._epoch
         unit, fault = self._cameras[key].judge(message, stamp, parsed)
-        epoch = self._timeline.epoch
         late = self._aligner.late(key, stamp, epoch)
         found = SensorMessage(topic, unit, stamp + self._aligner.streams[key].offset, late=late)
         self._hand_on(CameraMessage(key, found))
@@ -328,20 +268,20 @@ class FrameBuilder:
             self._facts.counts.drop(topic, fault.reason, why=fault)
             return
         self._note_frame_id(key, message)
-        self._usage.offer(key, found, epoch)
+        self._usage.note_late(found)
         self._aligner.add(key, stamp, now, found, epoch)
         self._arrived[key].append((now, unit.number))
 
-    def _push_other(self, message: Message, content: Any, now: int) -> None:
+    def _push_other(self, message: Message, content: Any, stamp: int, now: int) -> None:
         """Pass a message to every role of its topic; raises MessageError if it cannot be stored."""
         facts, roles, topic = self._facts, self._facts.roles, message.topic
-        stamp, epoch = facts.base.stamp(message), self._timeline.epoch
+        epoch = self._epoch
         for sensor in self._sensors.get(topic, ()):
             storable(sensor, content, self._settings.limits)
             facts.calibration.note_frame(sensor, content)
             late = self._aligner.late(sensor, stamp, epoch)
             found = SensorMessage(topic, content, stamp + self._aligner.streams[sensor].offset, late=late)
-            self._usage.offer(sensor, found, epoch)
+            self._usage.note_late(found)
             self._aligner.add(sensor, stamp, now, found, epoch)
         offsets = self._offsets
         if topic == roles.gps and not self._navigation.add_fix(content, stamp + offsets["gps"], now, epoch):
@@ -366,7 +306,7 @@ class FrameBuilder:
         facts, topic = self._facts, message.topic
         own = facts.base.base == "header" and topic not in facts.base.replaced
         offset = self._offsets["pose"] if own else None
-        fault = self._poses.add(message.schema, content, stamp, offset, now, self._timeline.segment_of)
+        fault = self._poses.add(message.schema, content, stamp, offset, now, self._segment_of)
         if fault:
             facts.counts.drop(topic, fault)
         source = self._poses.source
@@ -374,18 +314,24 @@ class FrameBuilder:
             facts.pose.update(frame=source.frame, topic=topic, type=message.schema, child=source.child)
 
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:
-        roles, topic, epoch = self._facts.roles, message.topic, self._timeline.epoch
+        roles, topic, epoch = self._facts.roles, message.topic, self._epoch
         join = self._results.joint(self._join_stamp(message, stamp), epoch)
         # Unless a frame with that stamp is still to come, after the clock was set back.
         late = self._results.is_late(join) and topic != roles.reference
-        if late:
-            self._usage.mark_late(topic)
         result = SensorMessage(topic, content, stamp + self._offsets[self._own], late=late)
+        self._usage.note_late(result)
         mask_stamp = _published(message) if roles.masks is not None else None
         self._results.add(join, result, now, mask_stamp=mask_stamp, epoch=epoch)
 
     def _join_stamp(self, message: Message, stamp: int) -> int:
-        return (header_stamp(message) or 0) if self._facts.base.by_header else stamp
+        """Return the stamp by which results join frames; `stamp`: that of the time base."""
+        base = self._facts.base
+        if not base.by_header or (base.base == "header" and message.topic not in base.replaced):
+            return stamp
+        return header_stamp(message) or 0
+
+    def _segment_of(self, stamp: int) -> int:
+        return self._segments.of(stamp, max(JUMP_BACK, self._lookahead))
 
     # ---- frames --------------------------------------------------------------------------
     def advance(self, now: int | None) -> None:
@@ -405,14 +351,19 @@ class FrameBuilder:
             self._forget(now)
 
     @property
+    def closest(self) -> Mapping[str, int]:
+        """{companion sensor: least distance of a message from a frame without one, ns}."""
+        return self._aligner.closest
+
+    @property
     def is_through(self) -> bool:
         """True if every frame inside the cut was handed on; False without a cut."""
-        return self._cut is not None and not self._wanted and self._timeline.frames > self._cut.last
+        return self._cut is not None and not self._wanted and self._order.messages > self._cut.last
 
     def leave(self) -> None:
         """Count the messages of the reference topic that are not pushed any more, once `is_through`."""
         if self._cut is not None:
-            whole, broken = self._cut.left(self._timeline.frames)
+            whole, broken = self._cut.left(self._order.messages)
             self._facts.counts.drop(self._facts.roles.reference, CUT, whole)
             self._facts.counts.drop(self._facts.roles.reference, UNDECODABLE, broken)
 
@@ -420,7 +371,8 @@ class FrameBuilder:
         """True if all fixes, attitudes and masks have come that could change the frame."""
         if not self._results.is_complete(aligned.item.join):
             return False
-        if self._timeline.may_need_later(aligned.item.segment, aligned.stamp):
+        later = self._preceded.get(aligned.item.segment)  # a fix recorded in a later one may be needed
+        if later is not None and aligned.stamp <= later:
             wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or waiting frames would have no bound
             return aligned.arrived + wait + self._lookahead <= now
         located = (aligned.nearest.get(key) for key in (BOXES3D, *self._cameras))
@@ -435,7 +387,9 @@ class FrameBuilder:
         roles, anchor = self._facts.roles, aligned.item
         frame = Frame(anchor.unit, aligned.stamp, anchor.segment, epoch=aligned.epoch)
         for sensor in roles.companions:
-            near = aligned.nearest.get(sensor)
+            near, far = aligned.nearest.get(sensor), aligned.outside.get(sensor)
+            if far is not None and not far.item.late and abs(far.stamp - aligned.stamp) <= self._farthest:
+                frame.outside.append(far.item)
             if near is not None:
                 frame.companions[sensor] = (near.stamp, near.item)
                 if sensor in self._cameras:
@@ -470,7 +424,7 @@ class FrameBuilder:
         reach = self._lookahead + self._aligner.max_skew
         came_before = oldest - reach - 2 * nanoseconds(self._settings.max_gap)
         self._navigation.forget(first, reach, came_before)
-        self._poses.forget(of_segment, self._timeline.current, reach, came_before)
+        self._poses.forget(of_segment, self._segments.current, reach, came_before)
         for camera, arrived in self._arrived.items():
             passed = -1
             while arrived and arrived[0][0] < oldest - reach:

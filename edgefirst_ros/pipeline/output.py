@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgefirst_ros import streams
@@ -19,19 +20,18 @@ from edgefirst_ros.errors import MessageError, StorageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.cameras import OtherCamera
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import Chosen
+from edgefirst_ros.pipeline.frame import Chosen, Usage
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.samples import SampleBuilder
-from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sensors.pictures import Parsed
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.align import Skews
-from edgefirst_ros.sync.clock import Cut
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+    from edgefirst_ros.pipeline.first_pass import FirstPass
 
 
 def open_writer(
@@ -78,15 +78,12 @@ class SequenceOutput:
         settings: Settings,
         facts: SequenceFacts,
         writer: DatasetWriter,
+        found: FirstPass | None = None,
         *,
-        overlapping: Collection[int] | None = None,
-        preceded: Mapping[int, int] = MappingProxyType({}),
-        numbered: Collection[str] = (),
-        cut: Cut | None = None,
         start_lag: float | None = None,
         chosen: Chosen | None = None,
     ) -> None:
-        """`overlapping`, `preceded`, `numbered`, `cut`: as for `FrameBuilder`.
+        """`found`: the first pass of the recording; None: live.
 
         `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
         `chosen`: as for `SampleBuilder`.
@@ -101,10 +98,10 @@ class SequenceOutput:
         """Why the disk did not take all of it; known after `finish`."""
         self._writer = writer
         self._reached = Reached()
-        self._usage = Usage(facts.counts, facts.roles, OutsideTolerance(settings))
+        self._usage = Usage(facts.counts, facts.roles)
         already_written = writer.kept(facts.name)
         cameras = {
-            key: OtherCamera(key, settings, facts, numbered=topic in numbered)
+            key: OtherCamera(key, settings, facts, numbered=found is None or topic in found.numbered)
             for key, topic in sorted(facts.roles.cameras.items())
             if topic != facts.roles.reference
         }
@@ -124,10 +121,7 @@ class SequenceOutput:
             self._usage,
             self._samples.put,
             cameras=cameras,
-            overlapping=overlapping,
-            preceded=preceded,
-            numbered=numbered,
-            cut=cut,
+            found=found,
         )
 
     def __enter__(self) -> Self:
@@ -151,9 +145,9 @@ class SequenceOutput:
         self._frames.advance(now)
 
     @property
-    def is_through(self) -> bool:
-        """True if no further message can change the samples; always False without a cut."""
-        return self._frames.is_through
+    def closest(self) -> Mapping[str, int]:
+        """{companion sensor: least distance of a message from a frame without one, ns}."""
+        return self._frames.closest
 
     def call_idle(self, what: Callable[[], None]) -> None:
         """Call `what` in the writer thread, unless samples wait for it."""
@@ -172,6 +166,18 @@ class SequenceOutput:
     @property
     def standstill(self) -> float:
         return self._samples.standstill
+
+    def read(self, found: FirstPass, progress: Callable[[int, int], None]) -> None:
+        """Push the messages of a recording, and finish; `progress` is called with messages done and in all."""
+        streamed = {topic: schema for topic, schema in found.topics.items() if topic in found.roles.streamed}
+        wanted = found.wanted
+        with suppress(StorageError):  # `finish` says why
+            for done, message in enumerate(found.recording.iter_messages(streamed)):
+                if self._frames.is_through:
+                    break
+                self.push(message)
+                progress(done, wanted)
+        self.finish()
 
     def finish(self) -> None:
         """Write the remaining samples, end all threads, and count the outcome of every message.

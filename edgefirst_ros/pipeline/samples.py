@@ -21,9 +21,8 @@ from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, leave_out, picture_options
 from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts, assemble
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
+from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame, Usage
 from edgefirst_ros.pipeline.frames import Item
-from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.pictures import PictureSource, open_pictures, push
 from edgefirst_ros.sensors.video.bitstream import AccessUnit

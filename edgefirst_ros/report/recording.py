@@ -12,18 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from edgefirst_ros.config import SECOND, Settings
-from edgefirst_ros.counts import Counts, Progress, quiet
+from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.messages import Message, header_stamp
-from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
-from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass, walk
+from edgefirst_ros.pipeline.facts import DatasetFacts
+from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.frame import ROWS, Chosen, Frame, Part
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.time_check import check_time
@@ -145,33 +146,11 @@ def _convert(
     found: FirstPass, name: str, folder: Path, settings: Settings, chosen: Chosen, progress: Progress
 ) -> tuple[list[str], Path]:
     """Write the samples into a folder; returns notes to the user, and the dataset."""
-    roles, counts, recording = found.roles, Counts(), found.recording
-    found.count(counts)
-    sources = [file.plain for file in recording.files]
-    facts = SequenceFacts(name, roles, found.base, found.calibration, counts, sources)
-    facts.unused.extend(found.plain_unused)
-    whole = DatasetFacts(settings)
+    recording, facts, whole = found.recording, found.sequence(name), DatasetFacts(settings)
     whole.begin(facts)
-    with open_writer(settings, roles, folder, name, describe=dict) as writer:
-        streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
-        with SequenceOutput(
-            settings,
-            facts,
-            writer,
-            overlapping=found.overlapping,
-            preceded=found.preceded,
-            numbered=found.numbered,
-            cut=found.cut,
-            chosen=chosen,
-        ) as output:
-            wanted = found.wanted
-            for done, message in enumerate(recording.iter_messages(streamed)):
-                if output.is_through:
-                    break
-                output.push(message)
-                if not done % TOLD_EVERY:
-                    progress(f"looking at {name}", done, wanted)
-            output.finish()
+    with open_writer(settings, found.roles, folder, name, describe=dict) as writer:
+        with SequenceOutput(settings, facts, writer, found, chosen=chosen) as output:
+            output.read(found, partial(progress, f"looking at {name}"))
         if output.refused is not None:
             raise output.refused
         if not writer.samples:

@@ -61,14 +61,13 @@ class PictureHook:
         return np.ascontiguousarray(found)
 
 
-def prepare_hook(name: str | None, settings_file: Path | None) -> None:
-    """Import the module of a hook, from PYTHONPATH or from beside the settings file; no effect without a hook.
+def prepare_hook(name: str, settings_file: Path | None) -> None:
+    """Import the module of a hook, from PYTHONPATH or from beside the settings file.
 
     Raises UsageError as `load_hook`.
     """
-    if name is not None:
-        with _beside(settings_file):
-            load_hook(name)
+    with _beside(settings_file):
+        load_hook(name)
 
 
 @cache

@@ -14,10 +14,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.errors import RecordingError, UsageError, need
+from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message, full_type
-from edgefirst_ros.sources.mcap import McapRecording, sha256
+from edgefirst_ros.sources.mcap import sha256
 from edgefirst_ros.sources.mcap_walk import Repeats, key_of, open_raw
 from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Recording, in_span, join_channels, type_wanted
 from edgefirst_ros.streams import TF_MESSAGE
@@ -31,23 +31,6 @@ HEADER = "builtin_interfaces/Time stamp\nstring frame_id"
 """std_msgs/Header of ROS 2, which has no seq."""
 OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
 """ROS 1 type -> ROS 2 type of the same fields."""
-
-
-def open_files(
-    path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False, more: Iterable[Path] = ()
-) -> Recording:
-    """Return the recording in a file and those that follow it, in any container, without reading them yet.
-
-    Raises EdgeFirstError where the extra is not installed, UsageError where files of several containers are joined.
-    """
-    more = tuple(more)
-    kinds = {file.suffix if file.suffix in (BAG, DATABASE) else ".mcap" for file in (path, *more)}
-    if len(kinds) > 1:
-        raise UsageError(f"{path}: files of several containers cannot be joined: {', '.join(sorted(kinds))}")
-    if kinds == {".mcap"}:
-        return McapRecording(path, limits, hashed=hashed, more=more)
-    need(f"a recording in {path.suffix}", "bags", "rosbags")
-    return BagRecording(path, limits, hashed=hashed, more=more)
 
 
 @dataclass(slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.errors import RecordingError, UsageError, need
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.source import Recording
 from edgefirst_ros.streams import RECORDINGS
 
 METADATA = "metadata.yaml"
@@ -18,6 +21,25 @@ LONGEST_METADATA = 1 << 22
 """Bytes of the metadata of a rosbag2 folder: every topic has its offered QoS profiles in it."""
 STORAGES = ("mcap", "sqlite3")
 SUFFIXES = ", ".join(f"*{suffix}" for suffix in RECORDINGS)
+
+
+def open_files(
+    path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False, more: Iterable[Path] = ()
+) -> Recording:
+    """Return the recording in a file and those that follow it, in any container, without reading them yet.
+
+    Raises EdgeFirstError where the extra is not installed, UsageError where files of several containers are joined.
+    """
+    more = tuple(more)
+    kinds = {file.suffix if file.suffix in RECORDINGS else ".mcap" for file in (path, *more)}
+    if len(kinds) > 1:
+        raise UsageError(f"{path}: files of several containers cannot be joined: {', '.join(sorted(kinds))}")
+    if kinds == {".mcap"}:
+        return McapRecording(path, limits, hashed=hashed, more=more)
+    need(f"a recording in {path.suffix}", "bags", "rosbags")
+    from edgefirst_ros.sources.bags import BagRecording
+
+    return BagRecording(path, limits, hashed=hashed, more=more)
 
 
 class RecordingInput(NamedTuple):

@@ -56,6 +56,8 @@ class Aligned(Generic[F, C]):
     nearest: dict[str, Companion[C] | None] = field(default_factory=dict)
     others: dict[str, list[Companion[C]]] = field(default_factory=dict)
     """By stream with alternatives, the messages after the nearest one, the nearest first."""
+    outside: dict[str, Companion[C]] = field(default_factory=dict)
+    """By stream, the nearest message where that is further than the tolerance."""
 
 
 class _Buffer(Generic[C]):
@@ -118,6 +120,8 @@ class Aligner(Generic[F, C]):
         self.lookahead = lookahead
         self.max_skew = max((_max_skew(s) for s in streams.values()), default=0)
         """Largest distance of a companion from the frames that it decides about, ns."""
+        self.closest: dict[str, int] = {}
+        """{stream: least distance beyond the tolerance of a message from a frame without one, ns}."""
         self._swept = 0
         self._left: dict[int, tuple[int, int, int]] = {}  # of each epoch: segment, first and last stamp that left
         self._waiting: list[tuple[int, int, int, Aligned[F, C]]] = []
@@ -164,11 +168,15 @@ class Aligner(Generic[F, C]):
                 elif stream.reuse and not stream.alternatives:
                     frame.nearest[name] = buffer.nearest(frame.stamp, stream.tolerance)
                 else:
-                    near = buffer.outward(frame.stamp, stream.tolerance)
-                    own = (c for c in near if stream.reuse or self._belongs(c, frame))
+                    outward = buffer.outward(frame.stamp, stream.tolerance)
+                    own = (c for c in outward if stream.reuse or self._belongs(c, frame))
                     frame.nearest[name] = next(own, None)
                     if stream.alternatives:
                         frame.others[name] = list(itertools.islice(own, MOST_ALTERNATIVES))
+                near = None if buffer is None or frame.nearest[name] else buffer.nearest(frame.stamp, 1 << 62)
+                if near is not None and (away := abs(near.stamp - frame.stamp)) > stream.tolerance:
+                    frame.outside[name] = near
+                    self.closest[name] = min(away, self.closest.get(name, away))
             found.append(frame)
         if now is not None and now - self._swept > self.lookahead // 4:
             self._swept = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Protocol
@@ -169,6 +169,17 @@ class Segments:
         self.spans[-1] = (min(first, stamp), max(last, stamp))
         self.current = len(self.spans) - 1
         return self.current
+
+    def epoch(self, overlapping: Collection[int] | None) -> int:
+        """Return the alignment epoch: messages join only frames of the same one.
+
+        Args:
+            overlapping: the segments that share a time with another or come near it, as a clock set back makes them;
+                each is an epoch. None where that is not known beforehand (live): every clock set back begins one.
+        """
+        if overlapping is None:
+            return self.set_back
+        return self.current if self.current in overlapping else -1
 
     def of(self, stamp: int, back: int) -> int:
         """Return the segment of a message of another topic: the newest one whose end it is near, else the next one.

@@ -37,8 +37,7 @@ from edgefirst_ros.fleet.sources import find_sources
 from edgefirst_ros.messages import Message as OwnMessage
 from edgefirst_ros.messages import decode
 from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
-from edgefirst_ros.sources.bags import open_files
-from edgefirst_ros.sources.inputs import recordings_of
+from edgefirst_ros.sources.inputs import open_files, recordings_of
 from edgefirst_ros.synthetic import START
 
 SECOND = 1_000_000_000

@@ -5,7 +5,9 @@ import hashlib
 import io
 import itertools
 import json
+import re
 import shutil
+import struct
 import subprocess
 import sys
 import textwrap
@@ -25,6 +27,7 @@ from shared_data import dataset
 from written import members
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.synthetic import Recipe, read_bar_code, write_recording
@@ -200,6 +203,23 @@ def test_require_drops_what_lacks_a_sensor(recording, tmp_path):
     kinds = [name.split(".", 1)[1] for name in members(outcome)]
     assert kinds.count("radar.png") == kinds.count("camera.jpeg") == outcome.samples
     assert outcome.exit_code == 0
+
+
+def test_without_a_required_sensor_in_time_the_error_names_the_closest_offset(recording, tmp_path):
+    path, stamps = recording(**EVERYTHING), {}
+    with path.open("rb") as file:
+        for _, channel, message in make_reader(file).iter_messages():
+            seconds, nanoseconds = struct.unpack_from("<iI", message.data, 4)
+            stamps.setdefault(channel.topic, []).append(seconds * 10**9 + nanoseconds)
+    lidar = [stamp + 3_000_000 for stamp in stamps["/lidar/points"]]
+    closest = min(abs(one - other) for one in stamps["/camera/h264"] for other in lidar) / 1e9
+    settings = Settings(require=("lidar.points",), streams={"lidar.points": {"tolerance": 0.0001, "offset": 0.003}})
+    with pytest.raises(RecordingError) as failed:
+        convert(path, tmp_path, settings=settings)
+    told = r"90 of 90 frames have no lidar.points within 0.0001 s \(--tolerance\)\. Closest offset: (.*) s\. Raise"
+    assert float(re.search(told, str(failed.value))[1]) == closest
+    with pytest.raises(RecordingError, match=r"90 of 90 frames have no lidar.points. Remove --require lidar.points"):
+        convert(recording(**EVERYTHING, topics=["camera"]), tmp_path, require=("lidar.points",))
 
 
 def test_a_message_serves_one_frame_without_reuse(recording, tmp_path):

@@ -7,7 +7,6 @@ import pytest
 from rosbags.typesys import Stores, get_typestore
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.counts import Counts
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.pipeline.first_pass import walk
 
@@ -123,9 +122,8 @@ def test_every_topic_is_counted(tmp_path):
     other = [m._replace(topic="/other", encoding="json") for m in camera(4)]
     none = [m._replace(topic="/none", encoding="") for m in camera(3)]
     unused = [m._replace(topic="/camera/h264") for m in camera(2)]
-    counts = Counts()
-    surveyed(tmp_path, camera() + other + none + unused).count(counts)
-    assert counts.plain() == {
+    found = surveyed(tmp_path, camera() + other + none + unused).sequence("drive")
+    assert found.counts.plain() == {
         "/camera/image": {"seen": 10, "written": 0, "dropped": {}},
         "/camera/h264": {"seen": 2, "written": 0, "dropped": {}},
         "/other": {"seen": 4, "written": 0, "dropped": {"unknown encoding (json)": 4}},

@@ -8,9 +8,8 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import Frame
+from edgefirst_ros.pipeline.frame import Frame, Usage
 from edgefirst_ros.pipeline.frames import FrameBuilder
-from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import CLOUD, IMAGE
@@ -24,17 +23,26 @@ def header(stamp):
     return std_msgs.Header(builtin_interfaces.Time(*divmod(stamp, SECOND)), "x")
 
 
+def picture(stamp, log_time, number):
+    data = bytes(sensor_msgs.Image(header(stamp), 2, 2, "mono8", 0, 2, bytes(4)).to_bytes())
+    return Message(CAMERA, IMAGE, log_time, stamp, number, data)
+
+
+def scan(stamp, log_time, number):
+    fields = [sensor_msgs.PointField("x", 0, 7, 1)]
+    cloud = sensor_msgs.PointCloud2(header(stamp), 1, 1, fields, False, 4, 4, bytes(4), True)
+    return Message(LIDAR, CLOUD, log_time, stamp, number, bytes(cloud.to_bytes()))
+
+
 def sent(number, log_time):
     """A camera at 20 Hz and a lidar at 10 Hz; `log_time` of the message at a stamp."""
     found = []
     for n in range(number):
         stamp = START + n * STEP
-        data = bytes(sensor_msgs.Image(header(stamp), 2, 2, "mono8", 0, 2, bytes(4)).to_bytes())
-        found.append(Message(CAMERA, IMAGE, log_time(stamp), stamp, n, data))
+        found.append(picture(stamp, log_time(stamp), n))
         if n % 2 == 0:
-            fields = [sensor_msgs.PointField("x", 0, 7, 1)]
-            cloud = sensor_msgs.PointCloud2(header(stamp + STEP // 5), 1, 1, fields, False, 4, 4, bytes(4), True)
-            found.append(Message(LIDAR, CLOUD, log_time(stamp + STEP // 5), stamp, n // 2, bytes(cloud.to_bytes())))
+            at = stamp + STEP // 5
+            found.append(scan(at, log_time(at), n // 2)._replace(publish_time=stamp))
     return found
 
 
@@ -48,7 +56,7 @@ def run(messages):
         if isinstance(item, Frame):
             frames[item.number] = {sensor: stamp for sensor, (stamp, _) in item.companions.items()}
 
-    builder = FrameBuilder(settings, facts, Usage(counts, roles, OutsideTolerance(settings)), take)
+    builder = FrameBuilder(settings, facts, Usage(counts, roles), take)
     pushed = 0
     for message in messages:
         builder.push(message)
@@ -79,3 +87,33 @@ def test_a_coarse_log_time_does_not_run_faster_than_the_recording():
     moved = sorted(messages, key=lambda m: m.publish_time + (SECOND // 2 if m in late else 0))
     expected, _ = run(sent(400, lambda stamp: stamp))
     assert run(moved)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("offered", "samples", "number"),
+    [
+        ([0], [100], 0),  # just within
+        ([0], [101], 1),
+        ([0], [1000], 1),  # just as far as the lookahead
+        ([0], [1001], 0),
+        ([1000], [0], 1),
+        ([0, 900], [500], 1),  # of two equally far the earlier
+        ([0, 900], [440, 460], 2),
+        ([0], [50, 400], 0),  # one sample has it
+        ([0], [-400, 50], 0),
+        ([0, 0], [400], 1),  # of one stamp the first
+        ([0, 300], [310, 700], 0),  # the nearest of the second is in the first
+        ([], [5], 0),
+        ([5], [], 0),
+    ],
+)
+def test_messages_nearest_to_a_sample_and_too_far_are_outside_the_tolerance(offered, samples, number):
+    ms, counts, roles = 10**6, Counts(), Roles(CAMERA, IMAGE, None, {"lidar.points": LIDAR})
+    facts, usage = SequenceFacts("a", roles, TimeBase("header"), Calibration(), counts), Usage(counts, roles)
+    builder = FrameBuilder(Settings(), facts, usage, lambda item: isinstance(item, Frame) and usage.observe(item))
+    of = [(stamp, scan) for stamp in offered] + [(stamp, picture) for stamp in samples]
+    for n, (stamp, make) in enumerate(sorted(of, key=lambda one: one[0])):
+        builder.push(make(START + stamp * ms, START + stamp * ms, n))
+    builder.advance(None)
+    usage.settle()
+    assert counts[LIDAR].dropped["outside tolerance"] == number

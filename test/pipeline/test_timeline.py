@@ -3,7 +3,7 @@ import pytest
 from edgefirst.schemas import geometry_msgs, std_msgs
 
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline.frames import FrameNumbers
+from edgefirst_ros.pipeline.cameras import MessageOrder
 from edgefirst_ros.pipeline.tracks import Poses
 from edgefirst_ros.streams import POSE_STAMPED, VIDEO
 from edgefirst_ros.sync.clock import Segments
@@ -17,8 +17,8 @@ def message(sequence, file=0):
 
 def gaps(sent, *, numbered=True):
     """Numbers of the frames before which one is missing; `sent`: sequence number, ms, and file of each message."""
-    line = FrameNumbers(None, numbered=numbered)
-    found = [line.next_frame(message(n, *file), ms * S // 1000) for n, ms, *file in sent]
+    order = MessageOrder(numbered=numbered)
+    found = [order.add(message(n, *file), ms * S // 1000) for n, ms, *file in sent]
     assert [number for number, _ in found] == list(range(len(sent)))
     return [number for number, gap in found if gap]
 
@@ -48,18 +48,18 @@ def test_a_step_back_is_a_gap_where_the_stamps_leave_one(sent, expected):
 
 
 def test_live_every_clock_set_back_begins_an_epoch():
-    line, epochs = FrameNumbers(None, numbered=True), []
+    segments, epochs = Segments(), []
     for stamp in (100 * S, 101 * S, 90 * S, 91 * S, 200 * S):
-        line.segment(stamp)
-        epochs.append(line.epoch)
+        segments.add(stamp)
+        epochs.append(segments.epoch(None))
     assert epochs == [0, 0, 1, 1, 1]
 
 
 def test_offline_only_segments_that_overlap_are_epochs_of_their_own():
-    line, epochs = FrameNumbers({0, 1}, numbered=True), []
+    segments, epochs = Segments(), []
     for stamp in (100 * S, 101 * S, 90 * S, 200 * S):
-        line.segment(stamp)
-        epochs.append(line.epoch)
+        segments.add(stamp)
+        epochs.append(segments.epoch({0, 1}))
     assert epochs == [0, 0, 1, -1]
 
 

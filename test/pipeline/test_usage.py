@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-from edgefirst_ros.config import Settings
+from edgefirst_ros import convert
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.pipeline.frame import SensorMessage
-from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
+from edgefirst_ros.pipeline.frame import SensorMessage, Usage
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import VIDEO
 
@@ -12,13 +11,12 @@ ROLES = Roles(CAMERA, VIDEO, None, {"lidar.points": LIDAR}, model=MODEL)
 
 def test_every_message_is_written_or_dropped_for_one_reason():
     counts = Counts()
-    usage = Usage(counts, ROLES, OutsideTolerance(Settings()))
+    usage = Usage(counts, ROLES)
     for topic in (LIDAR, MODEL):
         counts.see(topic, 5)
         late = [SensorMessage(topic, None, n, late=n > 2) for n in range(5)]
         for message in late:
-            if message.late:
-                usage.mark_late(topic)
+            usage.note_late(message)
         for message in (
             late[0],
             late[0],
@@ -36,5 +34,17 @@ def test_every_message_is_written_or_dropped_for_one_reason():
 
 def test_messages_of_the_reference_are_counted_as_samples():
     counts = Counts()
-    Usage(counts, ROLES, OutsideTolerance(Settings())).use(SensorMessage(CAMERA, None, 0))
+    Usage(counts, ROLES).use(SensorMessage(CAMERA, None, 0))
     assert counts.plain() == {}
+
+
+def test_a_conversion_tells_them_apart(recording, tmp_path, judge, capsys):
+    """Ten messages a second, samples at full seconds, and only what lies within 5 ms is taken."""
+    path = recording(seconds=3.0, fps=10.0, size=(128, 64), codec="jpeg", lidar_points=20,
+                     topics=frozenset({"camera", "lidar/points"}))  # fmt: skip
+    outcome = convert(path, tmp_path, name="out", rate=1, tolerance=0.005)
+    count = outcome.counts.plain()["/lidar/points"]
+    assert count["dropped"] == {"outside tolerance": 3, "nearest to no sample": 27}
+    assert (
+        judge(path, outcome.paths.container, "--rate", "1", "--tolerance", "0.005", "--section10", capsys=capsys) == []
+    )
