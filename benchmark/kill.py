@@ -211,7 +211,7 @@ def settle(tally, reference, out, committed, judge, *, live=False):
     try:
         report = recover(out / reference.name)
     except DatasetError as error:
-        nothing = "no whole member" in str(error) or "no dataset here" in str(error)
+        nothing = "no whole member" in str(error) or "expected OUT/NAME of a dataset" in str(error)
         tally.outcomes["killed before the first sample"] += 1
         if committed or not nothing:
             tally.fault(f"{committed} samples were committed: {error}")
@@ -297,7 +297,7 @@ class Stage:
         wanted = [p for topic, p in self._publishers.items() if topic not in unheard]
         while any(p.get_subscription_count() != 1 for p in wanted) and process.poll() is None:
             time.sleep(0.02)
-        time.sleep(0.3)
+        time.sleep(1.5)  # the other side learns of the connection later, on a busy machine a second later
 
     def play(self, ended):
         began, first = time.monotonic(), self.messages[0].log_time
