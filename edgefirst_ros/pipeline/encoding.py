@@ -24,6 +24,7 @@ from edgefirst_ros.pipeline.frame import Frame, Part, SensorMessage
 from edgefirst_ros.sensors.companions import encode
 from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
+from edgefirst_ros.sensors.jpeg import Buffer
 from edgefirst_ros.sensors.navigation import Position, Quaternion, yaw_pitch_roll
 from edgefirst_ros.sensors.picture import Picture, degradation_of
 from edgefirst_ros.sources.topics import CAMERA
@@ -90,7 +91,7 @@ class SampleParts:
     keyframe: bool
     part: Part
     """The wanted part: a companion's message shared with other samples may be encoded, but not be a member of this."""
-    image: Callable[[], tuple[bytes, str | None]] | None = None
+    image: Callable[[], tuple[Buffer, str | None]] | None = None
     """Waits for and returns the encoded picture, and its degradation if that is requested."""
     rows: Future[Rows] | None = None
 
@@ -158,9 +159,9 @@ class SampleEncoder:
         context = context_of(settings, facts, frame.number, size)
         return self._submit(functools.partial(rows_of_results, frame, context, settings))
 
-    def _image(self, picture: Picture) -> tuple[bytes, str | None]:
+    def _image(self, picture: Picture) -> tuple[Buffer, str | None]:
         data = picture.encode()
-        return data, degradation_of(data) if self._settings.degradation else None
+        return data, degradation_of(bytes(data)) if self._settings.degradation else None
 
     def _submit(self, function: Callable[[], Any]) -> Future[Any]:
         self._slots.acquire()
@@ -239,7 +240,7 @@ class _Shot(NamedTuple):
     turn: Quaternion | None
 
 
-def _with_exif(data: bytes, shot: _Shot, picture: Picture, facts: SequenceFacts, settings: Settings) -> Sequence[Any]:
+def _with_exif(data: Buffer, shot: _Shot, picture: Picture, facts: SequenceFacts, settings: Settings) -> Sequence[Any]:
     place, heading = shot.place, None
     if settings.heading_from_imu and shot.turn is not None:
         heading = (90 - yaw_pitch_roll(shot.turn)[0]) % 360  # from counter-clockwise of east

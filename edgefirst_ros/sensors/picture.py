@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError, text_of
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.sensors.jpeg import Buffer
 from edgefirst_ros.sensors.picture_hook import PictureHook
 from edgefirst_ros.sensors.png import RGB, UP, encode_png, filtered
 
@@ -84,10 +85,10 @@ class Picture(NamedTuple):
     frame: Any = None
     """The av.VideoFrame, changed by the hook; None if it is encoded already."""
     encoder: PictureEncoder | None = None
-    data: bytes | None = None
+    data: Buffer | None = None
     """Bytes of its file, if it is encoded already."""
 
-    def encode(self) -> bytes:
+    def encode(self) -> Buffer:
         return self.data or (self.encoder.encode(self.frame) if self.encoder is not None else b"")
 
 

@@ -287,8 +287,8 @@ class StillPictures:
 
     def _check(self, content: Any) -> Any:
         """Return what `_made` needs of a message. Raises MessageError if it has no picture."""
-        data = content.data.tobytes()
-        png = data.startswith(b"\x89PNG")
+        data = content.data.view()
+        png = bytes(data[:4]) == b"\x89PNG"
         size = check_png(data) if png else check_jpeg(data)
         check_size(*size, self._limits)
         return Picture("camera.png" if png else "camera.jpeg", size, size, data=data)
@@ -306,7 +306,7 @@ class StillPictures:
             return error
 
     def _made(self, found: Any) -> Picture:
-        return self._encoder.picture(still_frame(found.encode())) if self._encoder.alters(*found.size) else found
+        return self._encoder.picture(still_frame(bytes(found.encode()))) if self._encoder.alters(*found.size) else found
 
     def skip(self, unit: AccessUnit) -> MessageError | None:
         found, unit.content = unit.content, None

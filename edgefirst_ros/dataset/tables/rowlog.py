@@ -232,8 +232,7 @@ class RowLog:
         self._described = known
 
     def _write(self, facts: Row, rows: Sequence[Row] = (), blobs: Sequence[memoryview] = ()) -> None:
-        text = json.dumps(facts, default=_plain).encode()
-        listed = json.dumps(rows, default=_plain).encode() if rows else b""
+        text, listed = _to_json(facts).encode(), _to_json(rows).encode() if rows else b""
         lengths = _LENGTHS.pack(len(text), len(listed), sum(map(len, blobs)))
         checksum = zlib_ng.crc32(b"".join((lengths, text, listed)), self._checksum)
         for blob in blobs:
@@ -290,9 +289,7 @@ class RowRules:
                     raise DatasetError(f"{place}: a polygon ring of {len(ring)} values, must be 3 or more pairs")
 
 
-def _plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy as plain JSON values."""
-    return value.tolist()
+_to_json = json.JSONEncoder(default=lambda value: value.tolist()).encode  # numbers and arrays of numpy
 
 
 def _without_mask(row: Row) -> Row:
@@ -422,9 +419,8 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _refuse_unknown(row: Mapping[str, Any], columns: pa.Schema) -> None:
-    for name in row:
-        if name not in columns.names:
-            raise DatasetError(f"this version knows no column {name!r}")
+    if unknown := row.keys() - columns.names:
+        raise DatasetError(f"this version knows no column {min(unknown)!r}")
 
 
 def _with_masks(rows: list[dict[str, Any]], blob: bytes) -> list[dict[str, Any]]:
