@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import IO, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,6 @@ from edgefirst_ros.dataset.storage.folder import Folder
 from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
-
-if TYPE_CHECKING:
-    pass
-
 
 LOCAL_MARK, CENTRAL_MARK, END_MARK, END64_MARK = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06"
 DESCRIPTOR_MARK, LOCATOR64_MARK = b"PK\x07\x08", b"PK\x06\x07"
@@ -63,13 +59,11 @@ class Entry(NamedTuple):
     date: int
     method: int = STORED
     flags: int = 0
-    descriptor: int = 0
-    """Bytes of the data descriptor after the data."""
 
     @property
     def end(self) -> int:
         """Offset of the end of the member."""
-        return self.data + self.packed + self.descriptor
+        return self.data + self.packed
 
     @property
     def text(self) -> str:

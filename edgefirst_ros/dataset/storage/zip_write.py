@@ -36,10 +36,8 @@ from edgefirst_ros.dataset.storage.space import StillThere, largest_file
 from edgefirst_ros.dataset.storage.zip_read import (
     CENTRAL,
     CENTRAL_MARK,
-    DEFLATE_LIMIT,
     DEFLATED,
     DESCRIPTOR,
-    DESCRIPTOR_MARK,
     END,
     END64,
     END64_MARK,
@@ -395,8 +393,6 @@ _HEAD = 1024
 """Bytes read for a local header: more only for a name or an extra field of unusual length."""
 _LARGEST_HEAD = 30 + 2 * 65535
 _BLOCK = 1 << 20
-_FIRST_BLOCK = 1 << 14
-_LARGEST_DESCRIPTOR = 24
 _ENDS = (CENTRAL_MARK, END_MARK, END64_MARK)
 
 
@@ -415,6 +411,7 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
 
     Members that end by the offset `trusted` are believed by their headers, others by their checksums. After a damaged
     stretch members are found again by the mark of their header, a name as datasets have it, and a right checksum.
+    A member whose size is only after its data is damage.
     """
     size = os.fstat(fd).st_size
     position, checks = 0, _Checks(fd, 4 * size)
@@ -422,7 +419,7 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
         head = os.pread(fd, _HEAD, position)
         if head[:4] in _ENDS:
             return
-        entry = _entry(fd, head, position, size, checks)
+        entry = _entry(fd, head, position)
         if entry is not None and entry.end <= size and (entry.end <= trusted or checks.whole(entry)):
             yield entry
             position = entry.end
@@ -474,43 +471,12 @@ def whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping
         yield end
 
 
-def _entry(fd: int, head: bytes, position: int, size: int, checks: _Checks) -> Entry | None:
-    """Return the member that begins here, with its real sizes; None without one, or if its size is unknown."""
+def _entry(fd: int, head: bytes, position: int) -> Entry | None:
+    """Return the member that begins here; None without one, or if its header does not have its size."""
     entry = read_local(head, position)
     if entry is None and head[:4] == LOCAL_MARK and len(head) == _HEAD:
         entry = read_local(os.pread(fd, _LARGEST_HEAD, position), position)
-    if entry is None or not entry.flags & DESCRIPTOR or entry.packed:
-        return entry
-    return _described(fd, entry, size, checks)
-
-
-def _described(fd: int, entry: Entry, size: int, checks: _Checks) -> Entry | None:
-    """Return the sizes of a member that are stated after its data only: the mark whose stated size leads to it."""
-    place, length = entry.data, _FIRST_BLOCK
-    while place < size and checks.left > 0:
-        block = os.pread(fd, length + _LARGEST_DESCRIPTOR, place)
-        at = block.find(DESCRIPTOR_MARK)
-        while 0 <= at < length:
-            stated = _stated(entry, block[at : at + _LARGEST_DESCRIPTOR], place + at - entry.data)
-            if stated is not None:
-                return stated
-            at = block.find(DESCRIPTOR_MARK, at + 1)
-        checks.left -= len(block)
-        place += length
-        length = min(2 * length, _BLOCK)
-    return None
-
-
-def _stated(entry: Entry, descriptor: bytes, packed: int) -> Entry | None:
-    """Return the member with what its descriptor, which may be of ZIP64, says; None where that cannot be its own."""
-    for width in (8, 4):
-        first, second = descriptor[8 : 8 + width], descriptor[8 + width : 8 + 2 * width]
-        unpacked = int.from_bytes(second, "little")
-        limit = packed if entry.method == STORED else packed * DEFLATE_LIMIT
-        if len(second) == width and int.from_bytes(first, "little") == packed and unpacked <= limit:
-            crc = int.from_bytes(descriptor[4:8], "little")
-            return entry._replace(packed=packed, size=unpacked, crc=crc, descriptor=8 + 2 * width)
-    return None
+    return None if entry is None or (entry.flags & DESCRIPTOR and not entry.packed) else entry
 
 
 def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
@@ -521,7 +487,7 @@ def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
         while 0 <= at < _BLOCK:
             mark = block[at : at + 4]
             if mark == LOCAL_MARK and checks.left > 0:
-                entry = _entry(fd, os.pread(fd, _HEAD, position + at), position + at, size, checks)
+                entry = _entry(fd, os.pread(fd, _HEAD, position + at), position + at)
                 known = entry is not None and parse_member(entry.text) is not None
                 if known and entry is not None and entry.end <= size and checks.whole(entry):
                     return position + at
