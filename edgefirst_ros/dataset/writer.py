@@ -209,8 +209,8 @@ class DatasetWriter:
 
     def _go_on(self, unfinished: UnfinishedDataset) -> None:
         """Continue after the committed samples of an unfinished dataset, and cut off all later data."""
-        paths, handed, journals = self.paths, unfinished.hand_over(), unfinished.journals
-        self._members, self._lock, point = handed.members, handed.lock, handed.point
+        paths, journals = self.paths, unfinished.journals
+        self._members, self._lock, point = unfinished.hand_over()
         with ExitStack() as failing:
             self._give_back_with(failing)
             if point.end and journals.companions != self._companions:

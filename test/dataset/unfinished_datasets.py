@@ -90,10 +90,10 @@ def vanish(writer):
 
 def rewound(paths):
     """Samples that a writer would go on behind; it is let go again."""
-    handed = UnfinishedDataset(paths).hand_over()
-    handed.members.abandon()
-    os.close(handed.lock)
-    return handed.point.samples
+    members, lock, point = UnfinishedDataset(paths).hand_over()
+    members.abandon()
+    os.close(lock)
+    return point.samples
 
 
 def finish(out, samples, *, name="drive", **options):

@@ -13,57 +13,51 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, reporting
-from edgefirst_ros.dataset.storage.zip_write import missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, count_stream
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of
 from edgefirst_ros.dataset.tables.values import cast_rows
-from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import DatasetError, StorageError, TooLargeError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
-from edgefirst_ros.streams import of_columns
 
 _LARGEST_LOG = 1 << 26
 """Most bytes read of a log of version 0.1: far more than a flush interval wrote."""
 
 
 class Journals:
-    """Rows and commits of an unfinished dataset.
+    """Rows and commits of an unfinished dataset, also of version 0.1.
 
     A record that this version does not understand ends the rows of its file; `not_understood` says why, by path, and
     such a file must stay. Raises StorageError.
     """
 
     def __init__(self, paths: DatasetPaths) -> None:
-        older = [is_plain_file(path) for path in (paths.arrow_journal, paths.frames_journal)]
-        self.is_older = any(older)
+        self.is_older = any(map(is_plain_file, (paths.arrow_journal, paths.frames_journal)))
         """True for journals of version 0.1."""
         self.written_here = self.is_older or is_plain_file(paths.row_log)
         """True if any file of rows exists: without them the members are another tool's."""
-        found: LoggedRows | _Older | None = None
+        self.not_understood: dict[Path, str] = {}
+        self.description: dict[str, Any] = {}
+        """Metadata of the dataset at its last commit."""
+        self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
+        self.points: list[Checkpoint] = [Checkpoint()]
+        self.members: Mapping[str, tuple[int, int]] | None = None
+        """{name: bytes and CRC-32} of the members in a folder; None in datasets of version 0.1 and of other tools."""
+        self._annotations, self._frames = Rows(ANNOTATION_ROWS), Rows(ANNOTATION_ROWS)
         if self.is_older:
-            found = _Older(paths)
-            self.not_understood = found.not_understood
+            ends = self._read_annotations(paths.arrow_journal)
+            self._frames = self._read_frames(paths.frames_journal, ends)
+            self._read_log(paths.row_log)
         elif self.written_here:
             found = LoggedRows(paths.row_log)
             self.not_understood = {paths.row_log: found.why} if found.why else {}
-        else:
-            self.not_understood = {}
-        self.description: dict[str, Any] = found.description if found is not None else {}
-        """Metadata of the dataset at its last commit."""
-        self.companions = found.companions if found is not None else list(schema.DEFAULT_COMPANIONS)
-        self.points = found.points if found is not None else [Checkpoint()]
-        self.members: Mapping[str, tuple[int, int]] | None = None
-        """{name: bytes and CRC-32} of the members in a folder; None in datasets of version 0.1 and of other tools."""
-        if isinstance(found, LoggedRows):
-            self.members = found.members
-        self._found = found
+            self.description, self.companions, self.points = found.description, found.companions, found.points
+            self.members, self._annotations, self._frames = found.members, found.annotations, found.frames
 
     @property
     def synced(self) -> Checkpoint:
@@ -72,39 +66,29 @@ class Journals:
 
     def annotations(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of annotations, all or the first `rows`."""
-        return self._found.annotations.batches(rows) if self._found is not None else iter(())
+        return self._annotations.batches(rows)
 
     def frames(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of frames, all or the first `rows`."""
-        return self._found.frames.batches(rows) if self._found is not None else iter(())
-
-
-class _Older:
-    """Rows and commits of version 0.1, as `LoggedRows` has those of today."""
-
-    def __init__(self, paths: DatasetPaths) -> None:
-        self.description: dict[str, Any] = {}
-        self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
-        self.points: list[Checkpoint] = [Checkpoint()]
-        self.not_understood: dict[Path, str] = {}
-        self.annotations = Rows(ANNOTATION_ROWS)
-        ends = self._read_annotations(paths.arrow_journal)
-        self.frames = self._read_frames(paths.frames_journal, ends)
-        self._read_log(paths.row_log)
+        return self._frames.batches(rows)
 
     def _read_annotations(self, path: Path) -> dict[int, int]:
         """Return {number of rows up to the end of a batch: checksum of their samples}."""
         order, ends = 0, {0: 0}
         for batch, _ in self._batches(path, lambda _: ANNOTATION_ROWS):
-            self.annotations.append_batch(batch)
+            self._annotations.append_batch(batch)
             order = _order_of(batch, order)
-            ends[self.annotations.count] = order
+            ends[self._annotations.count] = order
         return ends
 
     def _read_frames(self, path: Path, ends: Mapping[int, int]) -> Rows:
         frames: Rows | None = None
         order = 0
-        for batch, checkpoint in self._batches(path, _frames_columns):
+
+        def columns_of(found: pa.Schema) -> pa.Schema:
+            return schema.journal_schema(schema.frames_columns(schema.companions_of(found.names)))
+
+        for batch, checkpoint in self._batches(path, columns_of):
             self.companions = schema.companions_of(batch.schema.names)
             frames = Rows(batch.schema) if frames is None else frames
             frames.append_batch(batch)
@@ -120,10 +104,10 @@ class _Older:
         """Add the rows of the log, which follow those of the journals without a gap."""
         for samples, rows, frame, listed in _read_lines(path):
             try:
-                if samples == self.frames.count:
-                    self.frames.append_batch(_logged([frame], self.frames.columns))
-                if rows == self.annotations.count and listed:
-                    self.annotations.append_batch(_logged(listed, ANNOTATION_ROWS))
+                if samples == self._frames.count:
+                    self._frames.append_batch(_logged([frame], self._frames.columns))
+                if rows == self._annotations.count and listed:
+                    self._annotations.append_batch(_logged(listed, ANNOTATION_ROWS))
             except (DatasetError, pa.ArrowException) as error:
                 self.not_understood[path] = str(error)
                 return
@@ -147,11 +131,6 @@ class _Older:
             raise
         except DatasetError as error:
             self.not_understood[path] = str(error)
-
-
-def _frames_columns(found: pa.Schema) -> pa.Schema:
-    """Return the columns of frames with the companions of a table."""
-    return schema.journal_schema(schema.frames_columns(schema.companions_of(found.names)))
 
 
 def _order_of(batch: pa.RecordBatch, order: int) -> int:
@@ -263,21 +242,17 @@ def _with_mask(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "mask": base64.b64decode(row["mask"], validate=True)} if isinstance(row.get("mask"), str) else row
 
 
-Kinds = Callable[[str, int], frozenset[str]]
-"""Returns the kinds of members that a sample has."""
-
-
 class FinishedTables:
     """Tables beside an archive without journals.
 
-    `frames`: the table of frames, if this software wrote it; tables of another tool are not to be changed.
-    Raises TooLargeError.
+    `description`: metadata of a table of frames that this software wrote, as plain values; empty for tables of another
+    tool, which are not to be changed. `companions`: those of the table of frames. Raises TooLargeError.
     """
 
     def __init__(self, paths: DatasetPaths, limits: Limits) -> None:
         self.readable: dict[Path, TableFile] = {}
         self.unreadable: dict[Path, DatasetError] = {}
-        self.frames: FinishedFrames | None = None
+        self.description: dict[str, Any] = {}
         for path in filter(os.path.exists, (paths.arrow, paths.frames)):
             try:
                 table = TableFile(path, limits)
@@ -289,76 +264,33 @@ class FinishedTables:
                 self.unreadable[path] = error
             else:
                 self.readable[path] = table
-        if paths.frames in self.readable:
+        self._frames = self.readable.get(paths.frames)
+        if self._frames is not None:
+            self.companions = schema.companions_of(self._frames.schema.names)
             with suppress(DatasetError):
-                self.frames = FinishedFrames(self.readable[paths.frames])
+                found = frames_metadata(paths.frames, self._frames.metadata)
+                for batch in self.frames():
+                    check_rows(batch)
+                software = found.get("software")
+                self.description = found if isinstance(software, dict) and software.get("name") else {}
 
-
-class FinishedFrames:
-    """A finished frames table that this software wrote; `description`: its metadata as plain values.
-
-    Raises DatasetError for a table that does not name the software, or has rows that are not as the format says.
-    """
-
-    def __init__(self, table: TableFile) -> None:
-        self._table = table
-        self.description = frames_metadata(table.path, table.metadata)
-        software = self.description.get("software")
-        if not isinstance(software, dict) or not software.get("name"):
-            raise DatasetError(f"{table.path}: does not name the software that wrote it")
-        self._columns = schema.journal_schema(schema.frames_columns(schema.companions_of(table.schema.names)))
-        for batch in self.batches():
-            check_rows(batch)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in the columns of a journal."""
-        return map(self._cast, self._table.batches())
-
-    def write(self, out: Path, kinds: Kinds, changed: Mapping[str, object]) -> None:
-        """Write the table without rows of samples that are gone; stamps of members that are gone become null.
-
-        `changed`: metadata that take the place of those there. Raises DatasetError.
-        """
-        metadata = {**self._table.metadata, **{key: json_text(value) for key, value in changed.items()}}
-        _write(self._table, out, self._kept(kinds), metadata)
-
-    def _cast(self, stored: pa.RecordBatch) -> pa.RecordBatch:
-        known = [name for name in self._columns.names if name in stored.schema.names]
-        return cast_rows(stored.select(known), self._columns)
-
-    def _kept(self, kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        for stored in self._table.batches():
-            rows = self._cast(stored)
-            found = [kinds(*key) for key in keys_of(rows)]
-            batch = stored
-            for sensor in of_columns(stored.schema.names):
-                there = pa.array([not own.isdisjoint(sensor.kinds) for own in found], pa.bool_())
-                for name in schema.companion_columns(sensor).keys() & {*stored.schema.names}:
-                    values, place = stored[name], stored.schema.get_field_index(name)
-                    nulled = pc.if_else(there, values, pa.scalar(None, values.type))
-                    batch = batch.set_column(place, stored.schema.field(place), nulled)
-            kept = [bool(own) or not missing(row, own) for row, own in zip(rows.to_pylist(), found, strict=True)]
-            yield batch.filter(pa.array(kept, pa.bool_()))
+    def frames(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of frames in the columns of a journal. Raises DatasetError for rows of another form."""
+        for stored in self._frames.batches() if self._frames is not None else ():
+            columns = schema.journal_schema(schema.frames_columns(self.companions))
+            yield cast_rows(stored.select([name for name in columns.names if name in stored.schema.names]), columns)
 
 
 def write_annotations(table: TableFile, out: Path, stays: Callable[[tuple[str, int]], bool]) -> None:
     """Write a finished table of annotations with the rows of samples that stay. Raises DatasetError."""
-
-    def kept() -> Iterator[pa.RecordBatch]:
-        for batch in table.batches():
-            there = [None in key or stays(key) for key in keys_of(batch)]
-            yield batch.filter(pa.array(there, pa.bool_()))
-
-    _write(table, out, kept(), table.metadata)
-
-
-def _write(table: TableFile, out: Path, batches: Iterator[pa.RecordBatch], metadata: Mapping[str, str]) -> None:
-    target = table.schema.with_metadata(dict(metadata) or None)
+    target = table.schema.with_metadata(dict(table.metadata) or None)
     with reporting(out, "write"), open(create_anew(out), "wb", buffering=1 << 20) as file:
         try:
             with pa.ipc.new_file(file, target) as writer:
-                for batch in batches:
-                    writer.write_batch(pa.record_batch(batch.columns, schema=target))
+                for batch in table.batches():
+                    there = [None in key or stays(key) for key in keys_of(batch)]
+                    kept = batch.filter(pa.array(there, pa.bool_()))
+                    writer.write_batch(pa.record_batch(kept.columns, schema=target))
         except pa.ArrowException as error:
             raise DatasetError(f"{table.path}: cannot be rewritten: {error}") from error
         file.flush()

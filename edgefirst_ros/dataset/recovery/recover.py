@@ -27,7 +27,7 @@ from edgefirst_ros.dataset.names import (
     refuse_unreadable,
 )
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, remove_unfinished
-from edgefirst_ros.dataset.recovery.journals import FinishedFrames, FinishedTables, write_annotations
+from edgefirst_ros.dataset.recovery.journals import FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
 from edgefirst_ros.dataset.sequences import REFERENCE, SEQUENCES, SOME, WITHOUT_STAMPS
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
@@ -478,6 +478,8 @@ class _Recoverer:
         self._damaged: list[str] = []
         self._finished: FinishedTables | None = None
         """Those of an archive without journals."""
+        self._frame_rows: Callable[[], Iterator[pa.RecordBatch]] = dataset.journals.frames
+        self._companions = dataset.journals.companions
 
     def run(self, *, verify: bool, overwrite: bool) -> Recovery:
         paths, report = self._paths, self._report
@@ -493,8 +495,8 @@ class _Recoverer:
         if self._foreign and not replaces:  # else the tables are those of the finished dataset
             self._finished = FinishedTables(paths, self._limits)
         if self._own is not None:
-            report.told_by = "tables"
-        rebuilt = Rebuilt(self._journals.companions)
+            report.told_by, self._frame_rows, self._companions = "tables", self._own.frames, self._own.companions
+        rebuilt = Rebuilt(self._companions)
         self._collect(rebuilt, verify=verify)
         if not report.members:
             self._nothing()
@@ -509,8 +511,7 @@ class _Recoverer:
 
     def _collect(self, rebuilt: Rebuilt, *, verify: bool) -> None:
         journals, report = self._journals, self._report
-        frames = journals.frames if self._own is None else self._own.batches
-        for batch in frames():
+        for batch in self._frame_rows():
             for key in keys_of(batch):
                 rebuilt.know_frame(*key)
         for batch in journals.annotations():
@@ -523,7 +524,7 @@ class _Recoverer:
                     rebuilt.take(member, found)
             else:
                 self._lose(found)
-        for batch in frames():
+        for batch in self._frame_rows():
             rows, lost = self._kept_frames(batch)
             report.members_missing += lost
             report.rows_dropped += batch.num_rows - len(rows)
@@ -590,7 +591,7 @@ class _Recoverer:
         return kept, lost
 
     def _frames(self, rebuilt: Rows) -> Iterator[pa.RecordBatch]:
-        for batch in self._journals.frames():
+        for batch in self._frame_rows():
             yield pa.RecordBatch.from_pylist(self._kept_frames(batch)[0], schema=batch.schema)
         yield from rebuilt.batches()
 
@@ -619,7 +620,7 @@ class _Recoverer:
             stated = {key: described.get(key) for key in ("box3d_axes", "box3d_frame")}  # older journals have neither
             seal_annotations(grouped, paths.arrow_partial, version, labels, categories, stated=stated)
         if not self._is_kept(paths.frames):
-            columns = schema.frames_columns(self._journals.companions)
+            columns = schema.frames_columns(self._companions)
             seal_frames(partial(self._frames, rebuilt.frames), paths.frames_partial, columns, self._metadata())
         for path in self._journals.not_understood:
             with reporting(path, "rename"):
@@ -628,16 +629,18 @@ class _Recoverer:
         place(paths)
 
     @property
-    def _own(self) -> FinishedFrames | None:
-        """The finished table of frames, if this software wrote it."""
-        return self._finished.frames if self._finished is not None else None
+    def _own(self) -> FinishedTables | None:
+        """The finished tables, if this software wrote that of frames."""
+        return self._finished if self._finished is not None and self._finished.description else None
 
     def _stays(self, path: Path) -> bool:
         """True for a table of an archive without journals that can be read."""
         return self._finished is not None and path in self._finished.readable
 
     def _is_kept(self, path: Path) -> bool:
-        """True if a table is not made again: one of another tool stays as it is, an own one loses rows of lost data.
+        """True if a table is not made again: one of another tool, and an own one that needs no change.
+
+        An own one of annotations loses the rows of lost samples.
 
         One that cannot be read is put aside.
         """
@@ -650,31 +653,23 @@ class _Recoverer:
             self._report.notes.append(f"{error}; it stays as {path.name}.unreadable")
         if table is None:
             return False
-        trimmed = self._trim_frames() if path == self._paths.frames else self._trim_annotations(table)
-        if not trimmed:
+        own, dropped = self._own is not None, self._report.rows_dropped
+        if own and path == self._paths.frames and (dropped or self._report.members_missing):
+            return False
+        if own and path == self._paths.arrow and dropped and {"name", "frame"} <= {*table.schema.names}:
+            write_annotations(table, self._paths.arrow_partial, self._is_there)
+        else:
             self._report.notes.append(f"{path} stays as it is")
         return True
 
-    def _trim_annotations(self, annotations: TableFile) -> bool:
-        """Write the annotations without those of samples that are gone; False without any."""
-        if self._own is None or not self._report.rows_dropped or not {"name", "frame"} <= {*annotations.schema.names}:
-            return False
-        write_annotations(annotations, self._paths.arrow_partial, self._is_there)
-        return True
-
-    def _trim_frames(self) -> bool:
-        """Write the table of frames without lost samples and members; False if it needs no change."""
-        if self._own is None or not (self._report.rows_dropped or self._report.members_missing):
-            return False
-        changed = {"recovered": self._report.describe({}), **recount_facts(self._own.description, self._used)}
-        self._own.write(self._paths.frames_partial, self._dataset.kinds, changed)
-        return True
-
     def _metadata(self) -> dict[str, Any]:
-        told = self._journals.description
-        known: dict[str, Any] = {key: told.get(key) for key in schema.FRAMES_METADATA}
-        known["sources"] = known["sources"] or []
-        known |= {key: told[key] for key in SOME if told.get(key)}
-        known |= recount_facts(self._journals.description, self._used)
+        if self._own is not None:
+            told = known = dict(self._own.description)
+        else:
+            told = self._journals.description
+            known = {key: told.get(key) for key in schema.FRAMES_METADATA}
+            known["sources"] = known["sources"] or []
+            known |= {key: told[key] for key in SOME if told.get(key)}
+        known |= recount_facts(told, self._used)
         known["recovered"] = self._report.describe(self._journals.not_understood)
         return known

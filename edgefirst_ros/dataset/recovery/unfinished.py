@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -262,29 +261,6 @@ def _fault_in(data: bytes, kind: str) -> str:
     return "" if all(map(any, pages)) else "a page of it is all zeros, and its checksum is not known"
 
 
-class UnfinishedState(enum.Enum):
-    """State of an unfinished dataset."""
-
-    OPEN = "open"
-    """Locked and read, not changed yet."""
-    COMPLETED = "completed"
-    """Its container is complete; the lock is still held."""
-    HANDED_OVER = "handed over"
-    """A writer owns container and lock."""
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Handover:
-    """Container and lock for a writer that continues an unfinished dataset and owns them from then on."""
-
-    members: MemberWriter
-    lock: int
-    """Descriptor that holds the lock until it is closed."""
-    point: Checkpoint
-    """The last complete commit."""
-
-
 class UnfinishedDataset:
     """Opens and locks an unfinished dataset, and reads its `journals`.
 
@@ -295,7 +271,7 @@ class UnfinishedDataset:
     def __init__(self, paths: DatasetPaths, archive: Path | None = None) -> None:
         """`archive`: where the ZIP is, if not under its partial name."""
         self.paths = paths
-        self.state = UnfinishedState.OPEN
+        self._owns = True
         self._members, self._lock = reopen(paths, archive or paths.members_partial)
         try:
             self._refuse_planted()
@@ -306,7 +282,6 @@ class UnfinishedDataset:
 
     def is_complete(self, limits: Limits) -> bool:
         """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
-        self._check_open()
         return self._members.is_complete(self.journals, limits)
 
     def members(self, *, verify: bool) -> Iterator[Found | Lost]:
@@ -314,7 +289,6 @@ class UnfinishedDataset:
 
         Members up to the last synced commit are not compared with their checksums, unless `verify`. To be called once.
         """
-        self._check_open()
         return self._members.whole(self.journals, verify=verify)
 
     def kinds(self, sequence: str, frame: int) -> frozenset[str]:
@@ -323,17 +297,14 @@ class UnfinishedDataset:
 
     def complete(self, lost: list[str]) -> None:
         """Complete the container with what `members` gave, and remove `lost` from a folder. Raises StorageError."""
-        self._check_open()
         self._members.remove(lost)
         self._members.writer.close()
-        self.state = UnfinishedState.COMPLETED
 
-    def hand_over(self) -> Handover:
-        """Return to the last complete commit, and hand container and lock over to a writer.
+    def hand_over(self) -> tuple[MemberWriter, int, Checkpoint]:
+        """Return to the last complete commit; returns container, lock and that commit, for a writer that owns them.
 
         Raises DatasetError where rows cannot be handed over, and StorageError; the dataset is closed then.
         """
-        self._check_open()
         try:
             for path, why in self.journals.not_understood.items():
                 raise DatasetError(
@@ -349,13 +320,13 @@ class UnfinishedDataset:
         except DatasetError:
             self.close()
             raise
-        self.state = UnfinishedState.HANDED_OVER
-        return Handover(self._members.writer, self._lock, point)
+        self._owns = False
+        return self._members.writer, self._lock, point
 
     def close(self) -> None:
         """Release the files and locks that it still owns; you may close twice."""
-        if self.state in (UnfinishedState.OPEN, UnfinishedState.COMPLETED):
-            self.state = UnfinishedState.CLOSED
+        if self._owns:
+            self._owns = False
             self._members.writer.abandon()
             give_back(self._lock)
 
@@ -367,7 +338,3 @@ class UnfinishedDataset:
             for path in (*journals, paths.arrow_partial, paths.frames_partial):
                 with reporting(path, "look it up"), suppress(FileNotFoundError):
                     refuse_planted(path, os.lstat(path))
-
-    def _check_open(self) -> None:
-        if self.state is not UnfinishedState.OPEN:
-            raise DatasetError(f"{self.paths.members_partial}: is {self.state.value}; expected it to be open")

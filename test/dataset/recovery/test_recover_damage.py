@@ -180,23 +180,6 @@ def test_rows_are_given_up_to_any_number(tmp_path):
         assert [frame for batch in journals.frames(rows) for frame in batch["frame"].to_pylist()] == [*range(6)][:rows]
 
 
-@pytest.mark.parametrize("use", ["members", "complete", "hand_over"])
-def test_what_was_let_go_is_not_used_again(tmp_path, use):
-    paths = leave(tmp_path, SAMPLES)
-    before = paths.members_partial.read_bytes()
-    dataset = UnfinishedDataset(paths)
-    dataset.close()
-    calls = {
-        "members": lambda: dataset.members(verify=True),
-        "complete": lambda: dataset.complete([]),
-        "hand_over": dataset.hand_over,
-    }
-    with pytest.raises(DatasetError, match=r"drive\.zip\.partial: is closed; expected it to be open"):
-        calls[use]()
-    assert paths.members_partial.read_bytes() == before
-    assert recover(paths.container).samples == 6
-
-
 def test_a_name_that_no_file_can_have_is_refused():
     with pytest.raises(DatasetError, match=r"'a\\x00b' is not a valid path"):
         recover("a\0b")
