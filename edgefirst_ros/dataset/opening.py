@@ -4,33 +4,31 @@
 from __future__ import annotations
 
 import bisect
-import io
 import os
 import threading
 import zipfile
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from edgefirst_ros.dataset.names import DatasetPaths, Member, find, parse_member
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import one_place
 from edgefirst_ros.dataset.objects.store import Store, open_store
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.zip_read import (
     LOCAL,
     LOCAL_MARK,
     Archive,
     Container,
     Upcoming,
+    find_directory,
     open_container,
 )
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms, annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 AT_ONCE = 8 << 20
 """Bytes of a table fetched by one request."""
@@ -100,22 +98,16 @@ def _table(store: Store, path: Path, limits: Limits) -> TableFile | None:
     if (answer := store.tail(place.key, AT_ONCE)) is None:
         return None
     found, data = answer
-    try:
-        fd = os.memfd_create(place.name)
-        try:
-            with os.fdopen(os.dup(fd), "wb") as file:
-                for block in [data] if len(data) == found.size else store.stream(found):
-                    file.write(block)
-        except BaseException:
-            os.close(fd)
-            raise
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be held in memory: {error.strerror}") from error
+    with reporting(path, "hold it in memory"), os.fdopen(os.memfd_create(place.name), "wb") as file:
+        for block in [data] if len(data) == found.size else store.stream(found):
+            file.write(block)
+        file.flush()
+        fd = os.dup(file.fileno())
     return TableFile(path, limits, fd=fd)
 
 
-TAIL = 1 << 18
-"""Bytes of the first request: enough for the directory of some 3,000 members."""
+TAIL, LARGEST_TAIL = 1 << 18, 1 << 24
+"""Bytes of the first request, enough for some 3,000 members; most that are read of a ZIP that does not end plainly."""
 GAP, AHEAD = 1 << 18, 8 << 20
 """Most bytes between members that one request fetches, and most bytes of such a request."""
 MOST_AHEAD = 64
@@ -158,8 +150,18 @@ class RemoteArchive(Archive):
             raise DatasetError(f"{place}: no dataset here")
         self._found, tail = answer
         self.file_size = self._found.size
-        with io.BufferedReader(_Tail(self, tail), 1 << 16) as handle:
-            self._index_members(cast("IO[bytes]", handle))
+        # The object, empty where it is not fetched.
+        with reporting(path, "hold it in memory"), os.fdopen(os.memfd_create(place.name), "w+b") as held:
+            begins = self.file_size - len(tail)
+            held.truncate(self.file_size)
+            held.seek(begins)
+            held.write(tail)
+            found = find_directory(held)
+            start = found[1] if found is not None else max(0, self.file_size - LARGEST_TAIL)
+            if start < begins:
+                held.seek(start)
+                held.write(self.pread(begins - start, start))
+            self._index_members(held)
         self._starts = sorted({*self.starts, self.directory_start})
         self._reads = threading.local()
 
@@ -259,40 +261,3 @@ class RemoteArchive(Archive):
         if begins + size <= len(data):
             return data[begins : begins + size]
         return self.pread(size, start + begins)
-
-
-class _Tail(io.RawIOBase):
-    """The object as a file whose end, which was fetched, needs no further request; raises as `RemoteArchive.pread`."""
-
-    def __init__(self, archive: RemoteArchive, tail: bytes) -> None:
-        self._archive, self._tail, self._at = archive, tail, 0
-        self._begins = archive.file_size - len(tail)
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Seek to an offset; OSError for one before the start."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._archive.file_size}[whence]
-        if base + offset < 0:
-            raise OSError("a place before its start")
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Buffer) -> int:
-        """Read the remaining bytes, at most as many as `buffer` holds."""
-        view = memoryview(buffer).cast("B")
-        size = max(0, min(len(view), self._archive.file_size - self._at))
-        if self._at >= self._begins:
-            data = self._tail[self._at - self._begins :][:size]
-        else:
-            data = self._archive.pread(size, self._at)
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)

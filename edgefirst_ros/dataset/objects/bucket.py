@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import queue
 import random
 import re
 import secrets
@@ -22,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from edgefirst_ros.dataset.objects.location import BLOCK, PATIENCE, ReplacedError, StoredObject
 from edgefirst_ros.errors import ObjectStoreError, UsageError, missing_extra, printable
@@ -420,36 +419,18 @@ def mask(text: str) -> str:
     return re.sub(r"(https?://[^\s?]*)\?\S*", r"\1", text)
 
 
-Inbox: TypeAlias = "queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]"
-_idle: deque[tuple[int, Inbox]] = deque()
-"""Threads that wait for work: process, inbox. Those of a parent are not there after a fork."""
-
-
 def in_thread(function: Callable[[], T]) -> Future[T]:
     """Run a function in a thread that the program does not wait for at its end."""
     future = Future[T]()
-    try:
-        while (found := _idle.pop())[0] != os.getpid():
-            pass
-        inbox = found[1]
-    except IndexError:
-        inbox = queue.SimpleQueue()
-        threading.Thread(target=_work, args=(inbox,), name="storage", daemon=True).start()
-    inbox.put((function, future))
-    return future
 
-
-def _work(inbox: Inbox) -> None:
-    while True:
-        function, future = inbox.get()
+    def run() -> None:
         try:
-            result = function()
+            future.set_result(function())
         except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
             future.set_exception(error)
-        else:
-            future.set_result(result)
-        del function, future
-        _idle.append((os.getpid(), inbox))
+
+    threading.Thread(target=run, name="storage", daemon=True).start()
+    return future
 
 
 def map_in_threads(function: Callable[[T], R], items: Iterable[T], number: int) -> Iterator[R]:

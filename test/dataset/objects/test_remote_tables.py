@@ -57,12 +57,12 @@ def test_a_table_that_is_not_there_is_none(bucket, table):
     assert [sample.frame for sample in dataset] == [3, 4, 7]
 
 
-def test_a_table_that_memory_does_not_hold_is_an_error(bucket, monkeypatch):
+def test_a_dataset_that_memory_does_not_hold_is_an_error(bucket, monkeypatch):
     def full(_):
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     monkeypatch.setattr(os, "memfd_create", full)
-    with pytest.raises(StorageError, match=rf"{URI[:-4]}\.arrow: cannot be held in memory: Cannot allocate memory"):
+    with pytest.raises(StorageError, match=rf"{URI}: cannot hold it in memory: Cannot allocate memory"):
         Dataset(URI)
 
 
