@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.write import Batches
 from edgefirst_ros.errors import UsageError, nearest_first
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Kind(NamedTuple):
@@ -34,6 +37,8 @@ MOST_TRIES = 50_000
 """Moves and exchanges that are tried to improve a first assignment; with thousands of units that one is near enough."""
 MISSED = 0.05
 """Difference of a share from the one that was requested, beyond which it is reported."""
+UNSTAMPED = -1
+"""Placeholder for a missing stamp of a sample."""
 NOISE = 1e-9
 """Tolerance for rounding of shares."""
 
@@ -172,6 +177,12 @@ class Groups:
                 return None
         return own
 
+    def of_rows(self, rows: pl.DataFrame, *, keep: bool) -> list[str | None]:
+        """Return the group of each row with name, timestamp and group; `keep`: without a new one that it has."""
+        stamps = rows["timestamp"].fill_null(UNSTAMPED)
+        before = rows["group"] if keep else [None] * len(rows)
+        return [self.of(name, stamp) or own for name, stamp, own in zip(rows["name"], stamps, before, strict=True)]
+
 
 @dataclass(frozen=True)
 class GroupRule:
@@ -270,43 +281,63 @@ def _summed(units: Mapping[tuple[str, int], str], tallies: Tallies) -> dict[str,
     return found
 
 
-NAME, BLOCK = "name", "block"
-
-
-def groups_of(rule: GroupRule, frames: Batches, annotations: Batches) -> Groups:
+def groups_of(rule: GroupRule, frames: Iterable[pl.DataFrame], annotations: Iterable[pl.DataFrame]) -> Groups:
     """Return the groups of all samples: of rows of frames and of annotations with name and timestamp.
 
-    Rows of frames may have stamps of companions, those of annotations labels, as plain text.
+    Rows of frames may have stamps of companions, those of annotations labels.
     """
+    import polars as pl
+
     found: dict[tuple[str, int], Counter[Kind]] = {}
-    for batch in frames():
-        _count_frames(batch, rule.block, found)
-    for batch in annotations():
-        _count_labels(batch, rule.block, found)
+    for counted, tables in ((count_samples, frames), (count_labels, annotations)):
+        for rows in tables:
+            units = rows.with_columns(block=pl.col("timestamp").fill_null(UNSTAMPED) // rule.block)
+            for (name, block), tally in counted(units, "name", "block"):
+                found.setdefault((name, block), Counter()).update(tally)
     return rule.groups(found)
+
+
+def count_samples(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], Counter[Kind]]]:
+    """Yield the values of the columns `by`, and counts of samples and sensors of rows of frames that have them."""
+    import polars as pl
+
+    stamps = {sensor.key: f"{sensor.column}_timestamp" for sensor in streams.of_columns(rows.columns)}
+    stamps = {key: column for key, column in stamps.items() if column in rows.columns}
+    counts = [pl.len().alias("samples"), *(pl.col(column).count() for column in stamps.values())]
+    for row in rows.group_by(by).agg(counts).sort(by).rows():
+        sensors = zip(stamps, row[len(by) + 1 :], strict=True)
+        found = Counter({Kind("sensor", key): number for key, number in sensors if number})
+        yield row[: len(by)], found + Counter({SAMPLES: row[len(by)]})
+
+
+def count_labels(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], Counter[Kind]]]:
+    """Yield the values of the columns `by`, and the count of a label of annotations that have them."""
+    for *key, label, number in rows.drop_nulls("label").group_by(*by, "label").len().sort(*by, "label").rows():
+        yield tuple(key), Counter({Kind("label", label): number})
 
 
 def with_groups(rule: GroupRule | None, frames: Batches, annotations: Batches) -> Batches:
     """Return the rows of a journal of annotations with the group of their sample; as they are without a rule."""
     if rule is None:
         return annotations
-    groups = groups_of(rule, frames, annotations)
-    keep = not rule.shares
+    import polars as pl
+
+    def table(batch: pa.RecordBatch, *names: str) -> pl.DataFrame:
+        return pl.DataFrame(pl.from_arrow(batch.select(names)))
+
+    def stamps(batch: pa.RecordBatch) -> pl.DataFrame:
+        return table(batch, "name", *(name for name in batch.schema.names if name.endswith("timestamp")))
+
+    labels = (table(batch, "name", "timestamp", "label") for batch in annotations())
+    groups, keep = groups_of(rule, map(stamps, frames()), labels), not rule.shares
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in annotations():
             place = batch.schema.get_field_index("group")
-            yield batch.set_column(place, batch.schema.field(place), group_column(batch, groups, keep=keep))
+            column = groups.of_rows(table(batch, "name", "timestamp", "group"), keep=keep)
+            yield batch.set_column(place, batch.schema.field(place), pa.array(column, schema.TEXT))
 
     return batches
-
-
-def group_column(batch: pa.RecordBatch, groups: Groups, *, keep: bool) -> pa.Array:
-    """Return the group of each row with name and timestamp, as plain text; `keep`: without a new one that it has."""
-    names, stamps = batch["name"].to_pylist(), batch["timestamp"].to_pylist()
-    before = batch["group"].to_pylist() if keep else [None] * len(names)
-    found = [groups.of(name, stamp) or own for name, stamp, own in zip(names, stamps, before, strict=True)]
-    return pa.array(found, schema.TEXT)
 
 
 def describe_missed_shares(asked: Mapping[str, float], samples: Mapping[str | None, int]) -> str | None:
@@ -317,30 +348,3 @@ def describe_missed_shares(asked: Mapping[str, float], samples: Mapping[str | No
         return None
     said = [f"{group} {100 * asked[group]:.4g} % asked, {100 * share:.1f} % got" for group, share in got.items()]
     return f"shares of samples: {', '.join(said)}"
-
-
-def _count_frames(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int], Counter[Kind]]) -> None:
-    stamps = {
-        Kind("sensor", sensor.key): f"{sensor.column}_timestamp"
-        for sensor in streams.of_columns(batch.schema.names)
-        if f"{sensor.column}_timestamp" in batch.schema.names
-    }
-    table = pa.table({**_units(batch, block), **{kind.name: batch[column] for kind, column in stamps.items()}})
-    counted = table.group_by([NAME, BLOCK]).aggregate([([], "count_all"), *((kind.name, "count") for kind in stamps)])
-    for row in counted.to_pylist():
-        tally = found.setdefault((row[NAME], row[BLOCK]), Counter())
-        tally[SAMPLES] += row["count_all"]
-        tally.update({kind: number for kind in stamps if (number := row[f"{kind.name}_count"])})
-
-
-def _count_labels(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int], Counter[Kind]]) -> None:
-    table = pa.table({**_units(batch, block), "label": batch["label"]})
-    table = table.filter(table["label"].is_valid())
-    for row in table.group_by([NAME, BLOCK, "label"]).aggregate([([], "count_all")]).to_pylist():
-        found.setdefault((row[NAME], row[BLOCK]), Counter())[Kind("label", row["label"])] += row["count_all"]
-
-
-def _units(batch: pa.RecordBatch, block: int) -> dict[str, pa.Array | Iterable[int]]:
-    """Return the sequence of each row and its block of time, rounded down as Python does."""
-    stamps = batch["timestamp"].to_numpy(zero_copy_only=False)
-    return {NAME: batch["name"], BLOCK: stamps // block}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,20 @@ from typing import Any, BinaryIO
 import polars as pl
 import pyarrow as pa
 
-from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule, Groups, Kind, describe_missed_shares, groups_of
+from edgefirst_ros.dataset.grouping import (
+    SAMPLES,
+    GroupRule,
+    Groups,
+    Kind,
+    count_labels,
+    count_samples,
+    describe_missed_shares,
+    groups_of,
+)
 from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
-from edgefirst_ros.dataset.tables.write import Batches
 from edgefirst_ros.errors import DatasetError, UsageError, listed
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -98,26 +105,18 @@ class GroupCounts:
         shared: Counter[str | None] = Counter()
         without = 0
         for rows in (GroupRows(paths, limits) for paths in datasets):
-            for group, label, number in rows.annotations.group_by("group", "label").len().sort("group", "label").rows():
-                if group is not None and label is not None:
-                    found.setdefault(group, Counter())[Kind("label", label)] += number
+            for (group,), tally in count_labels(rows.annotations.drop_nulls("group"), "group"):
+                found.setdefault(group, Counter()).update(tally)
             group_of = rows.annotations.drop_nulls("group").unique(KEY, keep="first").select(*KEY, "group")
             samples = rows.samples.join(group_of, on=KEY, how="left", nulls_equal=True)
             for name, group, number in samples.group_by("name", "group").len().rows():
                 if rule is not None and rule.share_of(name):
                     shared[group] += number
-            found_sensors = schema.companions_of(samples.columns)
-            sensors = [pl.col(f"{column}_timestamp").count().alias(column) for column in found_sensors]
-            for counts in samples.group_by("group").agg(pl.len().alias("samples"), *sensors).sort("group").to_dicts():
-                group = counts.pop("group")
+            for (group,), tally in count_samples(samples, "group"):
                 if group is None:
-                    without += counts["samples"]
-                    continue
-                tally = found.setdefault(group, Counter())
-                tally[SAMPLES] += counts.pop("samples")
-                tally.update(
-                    {Kind("sensor", streams.of_column(c).key): number for c, number in counts.items() if number}
-                )
+                    without += tally[SAMPLES]
+                else:
+                    found.setdefault(group, Counter()).update(tally)
         return cls(found, without, None if rule is None else describe_missed_shares(rule.shares, shared))
 
     @property
@@ -156,10 +155,6 @@ class GroupCounts:
             }
             for group, tally in self.groups.items()
         }
-
-
-UNSTAMPED = -1
-"""Placeholder for a missing stamp of a sample."""
 
 
 @dataclass(frozen=True)
@@ -207,15 +202,13 @@ def split(
         replacements = [written.enter_context(Replacement(paths.arrow)) for paths in places]
         parts = [GroupRows(paths, limits) for paths in places]
         rule.check({name for part in parts for name in part.samples["name"].unique()})
-        groups = groups_of(
-            rule, _batches([part.samples for part in parts]), _batches([part.annotations for part in parts])
-        )
+        groups = groups_of(rule, (part.samples for part in parts), (part.annotations for part in parts))
         if groups.by_block:
             for paths, part in zip(places, parts, strict=True):
                 _check_stamps(paths, part, groups)
         for replacement, paths, part in zip(replacements, places, parts, strict=True):
             with replacement.writing() as file:
-                _write(file, paths.arrow, _column(part.annotations, groups, keep=not rule.shares), limits)
+                _write(file, paths.arrow, groups.of_rows(part.annotations, keep=not rule.shares), limits)
         for replacement in replacements:
             replacement.put_in_place()
     return Regrouped([paths.arrow for paths in places], GroupCounts.of(places, rule, limits))
@@ -239,15 +232,6 @@ def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
     return paths
 
 
-def _batches(tables: Sequence[pl.DataFrame]) -> Batches:
-    def batches() -> Iterator[pa.RecordBatch]:
-        for table in tables:
-            stamped = table.with_columns(pl.col("timestamp").fill_null(UNSTAMPED))
-            yield from stamped.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
-
-    return batches
-
-
 def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: Groups) -> None:
     """Raise DatasetError if samples without a stamp would have to be split into blocks of time."""
     unstamped = part.samples.filter(pl.col("timestamp").is_null())["name"].unique().sort()
@@ -257,12 +241,6 @@ def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: Groups) -> None:
                 f"{paths.container}: samples of {sequence} have no stamp, so they make no blocks of time; give as "
                 "many sequences as there are groups, or groups by name"
             )
-
-
-def _column(annotations: pl.DataFrame, groups: Groups, *, keep: bool) -> list[str | None]:
-    """Return the group of each row; `keep`: without a new one that it has."""
-    rows = annotations.select("name", pl.col("timestamp").fill_null(UNSTAMPED), "group").rows()
-    return [groups.of(name, stamp) or (before if keep else None) for name, stamp, before in rows]
 
 
 def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Limits) -> None:
