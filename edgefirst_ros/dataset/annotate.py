@@ -76,17 +76,11 @@ def write_annotations(
             _write(file, given, rows, labels)
         if dry_run:
             return None
-        before_path = _keep_before(paths.arrow, keep_as) if keep_as is not None else None
+        kept = None
+        if keep_as is not None and os.path.lexists(paths.arrow):
+            kept = paths.arrow.with_name(f"{paths.arrow.name}{keep_as}")
+            keep_copy(paths.arrow, kept, overwrite=True)
         replacement.put_in_place()
-    return before_path
-
-
-def _keep_before(path: Path, ending: str) -> Path | None:
-    """Keep the table under a second name, replacing an earlier one; None without a table."""
-    if not os.path.lexists(path):
-        return None
-    kept = path.with_name(f"{path.name}{ending}")
-    keep_copy(path, kept, overwrite=True)
     return kept
 
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,10 +26,8 @@ from edgefirst_ros.dataset.storage.zip_write import Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.exif import COMMENT, MAIN, insert_jpeg, insert_png, rename_exif
+from edgefirst_ros.sensors.exif import insert_jpeg, insert_png, rename_exif
 from edgefirst_ros.streams import form_of, of_column
-
-ASCII = b"ASCII\0\0\0"
 
 
 @dataclass(frozen=True)
@@ -239,28 +235,9 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sam
 
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
-    """Return a picture with `sequence` in its EXIF; one without that tag is unchanged. Raises DatasetError."""
-    insert = insert_png if kind.endswith("png") else insert_jpeg
+    """Return a picture with `sequence` in its EXIF; one whose EXIF another program wrote is unchanged."""
     own = rename_exif(data, sequence)
-    if own is not None:
-        return insert(data, own)
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
-            exif = picture.getexif()
-            comment = exif.get_ifd(MAIN).get(COMMENT)
-            said = json.loads(comment.removeprefix(ASCII)) if isinstance(comment, bytes) else None
-    except Exception:  # noqa: BLE001  the library does not document its errors on broken EXIF
-        return [data]
-    if not isinstance(said, dict) or "sequence" not in said:
-        return [data]
-    exif.get_ifd(MAIN)[COMMENT] = ASCII + json.dumps({**said, "sequence": sequence}).encode()
-    try:
-        tiff = exif.tobytes().removeprefix(b"Exif\0\0")
-    except Exception as error:  # tags whose values are not of the type that they say
-        raise DatasetError(f"its EXIF cannot be rewritten, with the name {sequence!r}: {error}") from error
-    return insert(data, tiff)
+    return [data] if own is None else (insert_png if kind.endswith("png") else insert_jpeg)(data, own)
 
 
 def _left_over(part: MergeInput, notes: list[str]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_file, reopen_folder, reporting, sync_folder
+from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_path, reporting, sync_folder
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, MemberWriter
 from edgefirst_ros.errors import DatasetError, StorageError
 
@@ -201,7 +201,7 @@ def _make_folder(out: Path) -> None:
 def _refuse_unfinished(paths: DatasetPaths) -> None:
     """Raise InUseError if a writer is at work on the unfinished dataset, else DatasetError."""
     partial_path = paths.members_partial if paths.layout == "zip" else paths.folder_partial
-    os.close(reopen_file(partial_path) if paths.layout == "zip" else reopen_folder(partial_path))
+    os.close(reopen_path(partial_path, folder=paths.layout == "directory"))
     raise DatasetError(
         f"{partial_path}: an unfinished dataset is in the way; complete it with edgefirst-ros recover, "
         "or use --overwrite to replace it"

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.schema import FRAMES_METADATA
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.calibration import WORDS, frames_of, judge
@@ -171,43 +170,20 @@ def _word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
 
 
 def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]) -> dict[str, Any]:
-    """Return metadata from the keys of the whole dataset, as far as they cannot belong to another sequence."""
-    base = metadata.get("time_base")
+    """Return metadata from the keys of the whole dataset, where it has no other sequence."""
+    base, sources = metadata.get("time_base"), metadata.get("sources")
     bases = base.get(SEQUENCES) if isinstance(base, dict) else None
-    others = {*names, *(bases if isinstance(bases, dict) else ())} - {name}
-    sources, whole, counts = metadata.get("sources"), metadata, metadata.get("counts")
-    listed = sources if isinstance(sources, list) else []
-    places = list(range(len(listed)))
-    if others:
-        whole, counts = _of_merged(metadata, name), None
-        places = [place for place in places if _sequence_of(listed[place]) == name]
-        places = places if len(places) == 1 else []
+    several = bool({*names, *(bases if isinstance(bases, dict) else ())} - {name})
+    whole = {} if several else metadata
     known = {key: whole.get(key) for key in CALIBRATION}
-    own = bases.get(name) if isinstance(bases, dict) else base
     return {
-        "sources": places,
+        "sources": list(range(len(sources))) if isinstance(sources, list) and not several else [],
         **known,
         "calibration": _word(known, kinds),
-        "time_base": own,
+        "time_base": bases.get(name) if isinstance(bases, dict) else base,
         "topics": {},
-        "counts": counts,
+        "counts": whole.get("counts"),
     }
-
-
-def _of_merged(metadata: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the facts that an earlier merge kept of the dataset of a sequence, if that had no other sequence."""
-    merged = metadata.get("merged")
-    for part in merged if isinstance(merged, list) else ():
-        renamed = part.get("sequences") if isinstance(part, dict) else None
-        if isinstance(renamed, dict) and list(renamed.values()) == [name]:
-            return dict(part)
-    return {}
-
-
-def _sequence_of(source: Any) -> str | None:
-    """Return the sequence that a conversion makes of a recording."""
-    file = source.get("file") if isinstance(source, dict) else None
-    return safe_name(PurePath(file).stem) if isinstance(file, str) and PurePath(file).stem else None
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -250,10 +251,9 @@ def _place_of(part: Dataset) -> Path:
 
 
 def _summed(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total = Counter[str]()
     for one in found:
-        for name, number in one.items():
-            total[name] = total.get(name, 0) + number
+        total.update(one)
     return dict(sorted(total.items()))
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-from edgefirst_ros.dataset.tables.values import is_text, is_valid
+from edgefirst_ros.dataset.tables.values import is_text
 from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
 from edgefirst_ros.streams import stamp_columns
@@ -515,8 +515,10 @@ class _Columns:
         if "name" in kinds and is_text(kinds["name"]):
             names = [value or "" for value in table["name"].to_pylist()]
         wanted = {*COLUMNS, *stamp_columns(kinds).values()}
-        integers = {n: _integers(table[n]) for n, kind in kinds.items() if n in wanted and pa.types.is_integer(kind)}
-        there = {name: _validity(table[name]) for name in PRESENT if name in kinds}
+        has = {name: table[name].is_valid().to_numpy() for name in {*wanted, *PRESENT} & {*kinds}}
+        numbers = [name for name, kind in kinds.items() if name in wanted and pa.types.is_integer(kind)]
+        integers = {name: (table[name].fill_null(0).to_numpy().astype(np.int64), has[name]) for name in numbers}
+        there = {name: has[name] for name in PRESENT if name in kinds}
         return cls(names, integers, there)
 
     def take(self, rows: Ints) -> _Columns:
@@ -525,18 +527,3 @@ class _Columns:
             {name: (values[rows], has[rows]) for name, (values, has) in self.integers.items()},
             {name: has[rows] for name, has in self.there.items()},
         )
-
-
-def _validity(column: pa.ChunkedArray) -> Flags:
-    return np.concatenate([np.zeros(0, bool), *map(is_valid, column.chunks)])
-
-
-def _integers(column: pa.ChunkedArray) -> tuple[Ints, Flags]:
-    """Return the values of an integer column, 0 for a null, and which are not null; without pyarrow.compute."""
-    parts = [np.zeros(0, np.int64)]
-    for chunk in filter(len, column.chunks):
-        end = chunk.offset + len(chunk)
-        plain = np.frombuffer(chunk.buffers()[1], str(chunk.type), end)[chunk.offset :]
-        parts.append(plain.astype(np.int64))
-    there = _validity(column)
-    return np.where(there, np.concatenate(parts), 0), there

@@ -245,7 +245,7 @@ class DatasetWriter:
         if self.state not in (WriterState.OPEN, WriterState.COMPLETING):
             return
         if self.samples or self.committed:
-            self._suspend()
+            self._release(WriterState.SUSPENDED)
         elif error is None:
             self.abort()
         else:
@@ -352,16 +352,9 @@ class DatasetWriter:
         if self.state not in (WriterState.OPEN, WriterState.COMPLETING):
             return
         try:
-            self._log.close()
             remove_unfinished(self.paths)
         finally:
             self._release(WriterState.ABORTED)
-
-    def _suspend(self) -> None:
-        """Close, keeping the partial files as they are."""
-        self._reserve.release()
-        self._log.close()
-        self._release(WriterState.SUSPENDED)
 
     def _release(self, state: WriterState) -> None:
         if self.state in (WriterState.OPEN, WriterState.COMPLETING):

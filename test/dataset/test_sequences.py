@@ -50,18 +50,7 @@ def test_the_only_sequence_of_an_earlier_version_has_what_is_said_of_the_whole()
 def test_what_may_be_of_another_sequence_is_of_none(metadata, names):
     known = of_sequence(metadata, "a", names, KINDS)
     assert (known.get("camera_info"), known.get("counts"), known["calibration"]) == (None, None, "missing")
-    assert known.get("sources") in ([0], None)
-
-
-def test_an_earlier_merge_kept_what_each_dataset_said():
-    other = {**CAMERA_INFO, "width": 64}
-    merged = [
-        {"sequences": {"x": "a"}, "camera_info": CAMERA_INFO, "static_transforms": TRANSFORMS},
-        {"sequences": {"a": "b"}, "camera_info": other, "static_transforms": []},
-    ]
-    first, second = (of_sequence({**WHOLE, "merged": merged}, name, ["a", "b"], KINDS) for name in "ab")
-    assert (first["camera_info"]["width"], first["calibration"]) == (32, "given")
-    assert (second["camera_info"]["width"], second["calibration"]) == (64, "missing")
+    assert not known.get("sources")
 
 
 @pytest.mark.parametrize("stored", [7, "x", [], {"a": 3}, {"a": None}])

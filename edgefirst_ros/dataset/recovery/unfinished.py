@@ -18,7 +18,7 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Member, keys_of, parse_member
 from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter, files, present
-from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_folder, reporting
+from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_path, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, missing, unix_time
 from edgefirst_ros.dataset.tables.rowlog import Checkpoint
@@ -77,7 +77,7 @@ def reopen(paths: DatasetPaths, members: Path) -> tuple[Members, int]:
         archive = ArchiveWriter(members, reopen=True)
         return ArchiveMembers(archive), archive.hold()
     with reporting(paths.folder_partial, "open"):
-        lock = reopen_folder(paths.folder_partial)
+        lock = reopen_path(paths.folder_partial, folder=True)
     try:
         with reporting(members, "create"):
             members.mkdir(exist_ok=True)

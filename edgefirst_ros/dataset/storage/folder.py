@@ -19,7 +19,6 @@ from edgefirst_ros.dataset.storage.lock import (
     give_back,
     is_plain_file,
     open_file,
-    open_folder,
     reporting,
     sync_disk,
     write_at,
@@ -132,7 +131,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._root = open_folder(path)
+        self._root = open_file(path, folder=True)
         try:
             self._sizes = dict(_files(path, self._root, ""))
         except OSError as error:
@@ -165,7 +164,8 @@ class Folder:
     def head(self, name: str, size: int) -> bytes:
         self.size(name)
         folder, _, file = name.rpartition("/")
-        within = open_folder(self.path / folder, name=folder, within=self._root) if folder else self._root
+        root, place = self._root, self.path / folder
+        within = open_file(place, name=folder, within=root, folder=True) if folder else root
         try:
             with os.fdopen(open_file(self.path / name, name=file, within=within), "rb") as handle:
                 return handle.read(size)
@@ -183,7 +183,7 @@ def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
         for entry in sorted(entries, key=lambda item: item.name):
             if entry.is_dir(follow_symlinks=False):
                 if not prefix:
-                    below = open_folder(path / entry.name, name=entry.name, within=folder)
+                    below = open_file(path / entry.name, name=entry.name, within=folder, folder=True)
                     try:
                         found += _files(path / entry.name, below, f"{entry.name}/")
                     finally:

@@ -90,19 +90,11 @@ def claim_file(path: Path) -> int:
         os.close(fd)
 
 
-def reopen_file(path: Path) -> int:
-    """Open the file that a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
+def reopen_path(path: Path, *, folder: bool = False) -> int:
+    """Open and lock the file, or folder, that a dead writer left; returns the descriptor. Raises as `claim_file`."""
+    if not folder and not stat.S_ISREG(os.lstat(path).st_mode):
         raise DatasetError(f"{path}: is not a regular file; remove it")
-    return _reopened(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), path)
-
-
-def reopen_folder(path: Path) -> int:
-    """Open the folder that a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
-    return _reopened(os.open(path, OPEN_FOLDER), path)
-
-
-def _reopened(fd: int, path: Path) -> int:
+    fd = os.open(path, OPEN_FOLDER if folder else os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not _is_locked(fd, path):
         os.close(fd)
         raise InUseError(f"{path}: another writer is at work on this dataset")
@@ -216,7 +208,6 @@ def write_at(fd: int, views: Sequence[memoryview], offset: int) -> int:
 
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -235,19 +226,23 @@ def is_plain_file(path: Path) -> bool:
             return False
 
 
-def open_file(path: Path, *, name: str | None = None, within: int | None = None) -> int:
-    """Open a regular file of a dataset for reading; returns the descriptor.
+def open_file(path: Path, *, name: str | None = None, within: int | None = None, folder: bool = False) -> int:
+    """Open a regular file, or a folder, of a dataset for reading; returns the descriptor.
 
     `within`: descriptor of the folder in which `name` is looked up; `path` is then what messages call it.
     Folders on the way to `path` may be links, the file may not.
     Raises DatasetError naming it where it is a link, a pipe, a device or a folder, or cannot be opened.
     """
-    return _open(path, os.fspath(path) if name is None else name, within, _FILE)
-
-
-def open_folder(path: Path, *, name: str | None = None, within: int | None = None) -> int:
-    """Open a folder of a dataset; as `open_file`."""
-    return _open(path, os.fspath(path) if name is None else name, within, _FOLDER)
+    name = os.fspath(path) if name is None else name
+    try:
+        # Checked before it is opened: to open a device can have effects, and a socket cannot be opened at all.
+        check_kind(path, os.stat(name, dir_fd=within, follow_symlinks=False).st_mode, folder=folder)
+        fd = os.open(name, OPEN_FOLDER if folder else _FILE, dir_fd=within)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be opened: {getattr(error, 'strerror', error)}") from error
+    with _closing_on_error(fd):
+        check_kind(path, os.fstat(fd).st_mode, folder=folder)
+    return fd
 
 
 def check_kind(path: Path, mode: int, *, folder: bool = False) -> None:
@@ -259,27 +254,6 @@ def check_kind(path: Path, mode: int, *, folder: bool = False) -> None:
         raise DatasetError(f"{path}: is not a regular file{what}; remove it")
     if folder and not stat.S_ISDIR(mode):
         raise DatasetError(f"{path}: is not a folder; remove it")
-
-
-def _open(path: Path, name: str, within: int | None, flags: int) -> int:
-    folder = flags == _FOLDER
-    try:
-        # Checked before it is opened: to open a device can have effects, and a socket cannot be opened at all.
-        check_kind(path, os.stat(name, dir_fd=within, follow_symlinks=False).st_mode, folder=folder)
-        fd = os.open(name, flags, dir_fd=within)
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be opened: {error.strerror}") from error
-    except ValueError as error:
-        raise DatasetError(f"{path}: cannot be opened: {error}") from error
-    try:
-        check_kind(path, os.fstat(fd).st_mode, folder=folder)
-    except OSError as error:
-        os.close(fd)
-        raise DatasetError(f"{path}: cannot be accessed: {error}") from error
-    except DatasetError:
-        os.close(fd)
-        raise
-    return fd
 
 
 def sync_folder(path: Path) -> None:

@@ -27,7 +27,7 @@ from edgefirst_ros.dataset.storage.lock import (
     byte_views,
     claim_file,
     give_back,
-    reopen_file,
+    reopen_path,
     reporting,
     sum_up,
     write_at,
@@ -203,7 +203,7 @@ class ArchiveWriter:
         self._synced = 0
         self._doubtful = False
         with reporting(path, "open" if reopen else "create"):
-            self.fd = reopen_file(path) if reopen else claim_file(path)
+            self.fd = reopen_path(path) if reopen else claim_file(path)
             try:
                 self._largest = largest_file(path)
                 self._central = _Spill(path.parent)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgefirst_ros.dataset.storage import lock
-from edgefirst_ros.dataset.storage.lock import open_file, open_folder
+from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.storage.zip_read import Archive, Folder, count_members
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import Limits
@@ -126,7 +126,7 @@ def test_a_member_that_the_disk_does_not_give_is_one_that_is_damaged(tmp_path, m
 def test_a_file_in_place_of_a_folder_is_refused(tmp_path):
     (tmp_path / "d").write_bytes(b"")
     with pytest.raises(DatasetError, match="/d: is not a folder; remove it"):
-        open_folder(tmp_path / "d")
+        open_file(tmp_path / "d", folder=True)
 
 
 def test_a_name_that_no_file_can_have_is_refused():

@@ -10,7 +10,7 @@ import pytest
 
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage import lock
-from edgefirst_ros.dataset.storage.lock import claim_file, refuse_planted, reopen_file, write_at
+from edgefirst_ros.dataset.storage.lock import claim_file, refuse_planted, reopen_path, write_at
 from edgefirst_ros.errors import DatasetError, InUseError
 
 
@@ -56,7 +56,7 @@ def test_a_file_that_another_writer_replaces_before_it_is_locked_is_in_use(tmp_p
     once(monkeypatch, fcntl, "flock", replace)
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(InUseError, match=r"d\.partial: another writer is at work"):
-        reopen_file(path)
+        reopen_path(path)
     assert set(os.listdir("/proc/self/fd")) <= before
     assert path.read_bytes() == b"of another"
 
