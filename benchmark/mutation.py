@@ -38,7 +38,7 @@ WANTED = 0.85
 HANG = 900
 """Seconds after which tests that have not ended hang."""
 PACKAGES = ("sources", "sync", "sensors", "pipeline", "dataset", "export")
-ALWAYS = ("test/pipeline/test_conversion.py", "test/pipeline/test_recorder.py", "test/dataset/test_reader.py")
+ALWAYS = ("test/pipeline/test_conversion.py", "test/pipeline/test_capture_states.py", "test/dataset/test_reader.py")
 SWAPS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",

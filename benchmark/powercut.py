@@ -439,7 +439,7 @@ def act(mode: str, layout: str, out: Path, marks: Path) -> None:
 
 def capture(layout: str, out: Path, mark: Callable[[str], None]) -> None:
     """Capture a made-up drive, as fast as it can be had."""
-    from edgefirst_ros.pipeline.recorder import Capture
+    from edgefirst_ros.pipeline.capture import Capture
     from edgefirst_ros.sources.mcap import McapRecording
     from edgefirst_ros.sources.topics import choose_topics
     from edgefirst_ros.synthetic import Recipe, write_recording

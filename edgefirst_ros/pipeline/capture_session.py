@@ -21,7 +21,7 @@ from edgefirst_ros.config.load import explain, load, nearest, read_values, setti
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
-from edgefirst_ros.pipeline.recorder import Capture, Results
+from edgefirst_ros.pipeline.capture import Capture, Results
 from edgefirst_ros.pipeline.upload import Uploader
 from edgefirst_ros.sources.live import CameraWait, ChosenTopics, LiveSource, Log, TilingTransport, Transport
 

@@ -29,7 +29,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.verdict import Timeline
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.pipeline import samples
-from edgefirst_ros.pipeline.recorder import Capture
+from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 from edgefirst_ros.synthetic import START

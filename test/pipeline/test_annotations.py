@@ -16,9 +16,9 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.tables.write import outline
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.pipeline import output, samples
+from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.encoding import outline_into
 from edgefirst_ros.pipeline.frame import Frame
-from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
 from edgefirst_ros.synthetic import Recipe, write_recording

@@ -17,9 +17,9 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline import recorder, samples
+from edgefirst_ros.pipeline import capture, samples
+from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.frame import Frame
-from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 
@@ -67,7 +67,7 @@ class Feed:
 
     def held(self):
         """Bytes of messages that wait for a dataset to begin with them."""
-        return sum(len(arrival.message.data) for arrival in self.capture._recorder._recent.since(0))
+        return sum(len(arrival.message.data) for arrival in self.capture._recent.since(0))
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_clock_that_cannot_be_used_is_said_once(recording, tmp_path):
 def test_another_name_is_taken_where_somebody_begins_a_dataset_of_the_same(recording, tmp_path, monkeypatch):
     """Several cameras, one folder: nodes look for a name in the same moment."""
     names = iter(["test_2026_01_01_00_00_00", "test_2026_01_01_00_00_01"])
-    monkeypatch.setattr(recorder, "free_name", lambda *_: next(names))
+    monkeypatch.setattr(capture, "free_name", lambda *_: next(names))
     with DatasetWriter(tmp_path, "test_2026_01_01_00_00_00"):
         feed = Feed(recording(**STILL), tmp_path)
         feed.play()
@@ -188,7 +188,7 @@ def test_an_order_that_fails_in_an_unknown_way_is_answered_and_told(recording, t
     feed = Feed(recording(**STILL), tmp_path, start=False)
     feed.play(end=1.5)
     with monkeypatch.context() as patch:
-        patch.setattr(recorder, "CaptureDataset", Mock(side_effect=RuntimeError("no more threads")))
+        patch.setattr(capture, "CaptureDataset", Mock(side_effect=RuntimeError("no more threads")))
         with pytest.raises(DatasetError, match="RuntimeError: no more threads"):
             feed.capture.start()
     assert feed.capture.status()["failure"] == "RuntimeError: no more threads"
@@ -323,7 +323,7 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     feed.play(end=3.0)
     stands.clear()
     feed.play(3.0, 4.0)
-    built = feed.capture._recorder._current.dataset._output._samples
+    built = feed.capture._current.dataset._output._samples
     feed.until(lambda facts: facts["standstill_s"] > built._pace._patience + 0.5)  # longer after a slow start
     feed.play(4.0)
     waiting = list(built._choosing._items.queue)
@@ -348,7 +348,7 @@ def test_memory_does_not_grow_while_the_camera_is_silent(recording, tmp_path):
         data = sensor_msgs.Imu(head, geometry_msgs.Quaternion(0.0, 0.0, 0.0, 1.0)).to_bytes()
         feed.capture.put(Message(IMU, "sensor_msgs/msg/Imu", at, at, n, data), feed.begun + at - feed.first)
     feed.until(lambda facts: facts["queue"] == 0)
-    tracks = feed.capture._recorder._current.dataset._output._frames._navigation._epochs.values()
+    tracks = feed.capture._current.dataset._output._frames._navigation._epochs.values()
     assert sum(len(track.attitudes._stamps) for track in tracks) < 400
     feed.capture.close()
 

@@ -28,7 +28,7 @@ from edgefirst_ros.dataset.storage.space import free_bytes
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.pipeline.recorder import Capture
+from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 

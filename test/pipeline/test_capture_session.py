@@ -11,8 +11,8 @@ from live_system import System
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import DatasetError, RecordingError
 from edgefirst_ros.pipeline import capture_session
+from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.capture_session import CaptureSession, SessionState
-from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.live import Settling
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sync import clock

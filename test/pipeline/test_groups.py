@@ -12,7 +12,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.grouping import SAMPLES, Kind
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.pipeline import samples
-from edgefirst_ros.pipeline.recorder import Capture
+from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 

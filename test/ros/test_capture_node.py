@@ -20,8 +20,8 @@ from waiting import LONG  # noqa: E402
 from edgefirst_ros.errors import DatasetError, UsageError  # noqa: E402
 from edgefirst_ros.nodes.capture import CaptureNode  # noqa: E402
 from edgefirst_ros.nodes.parameters import open_node  # noqa: E402
+from edgefirst_ros.pipeline.capture import Results  # noqa: E402
 from edgefirst_ros.pipeline.capture_session import _Capturing  # noqa: E402
-from edgefirst_ros.pipeline.recorder import Results  # noqa: E402
 
 
 class Slow:

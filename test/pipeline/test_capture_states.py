@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a capture, called from one thread with the times at which messages came."""
+"""The states of a capture, by messages that say themselves when they came."""
 
 import errno
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -11,8 +12,9 @@ import pytest
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
-from edgefirst_ros.pipeline.pretrigger import Arrival
-from edgefirst_ros.pipeline.recorder import Recorder, RecorderState, Results
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.pipeline import samples
+from edgefirst_ros.pipeline.capture import Capture, CaptureState
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 
@@ -20,103 +22,108 @@ STILL = {"seconds": 3.0, "size": (160, 96), "codec": "jpeg", "topics": ["camera"
 OPEN = {"b_frames": 2, "open_gop": True}
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Nothing is left out, however slow this machine is."""
+    monkeypatch.setattr(samples, "PATIENCE", 600)
+    monkeypatch.setattr(samples, "LAST_WORK", 600)
+
+
 class Played:
-    """A recorder, and the messages of a recording that come at their own times."""
+    """A capture, and the messages of a recording that come at their own times after it began."""
 
     def __init__(self, path, out, settings=None, **live):
         recording = McapRecording(path)
         self.messages = list(recording.iter_messages())
-        self.results, self.events = Results(), []
+        self.events = []
         settings = settings or Settings(jobs=2)
         roles = choose_topics(recording.topics, settings)
         options = {"min_free_bytes": 0, "fsync": False, **live}
         live = LiveSettings(out=str(out), **options)
-        self.recorder = Recorder(settings, live, roles, "wagon", self.results, self.events.append)
+        self.capture = Capture(settings, live, roles, "wagon", self.events.append)
+        self.results, self.begun = self.capture.results, time.monotonic_ns()
 
     def play(self, begin=0.0, end=1e9):
         first = self.messages[0].log_time
         for message in self.messages:
             elapsed = message.log_time - first
             if begin <= elapsed / SECOND < end:
-                self.recorder.arrive(Arrival(message, elapsed))
+                self.capture.put(message, self.begun + elapsed)
+        self.capture._order(lambda: None)  # all are handled
 
 
 @pytest.fixture
 def played(recording, tmp_path):
     it = Played(recording(**STILL), tmp_path / "out")
     yield it
-    it.recorder.stop()
-    it.recorder.close()
+    it.capture.close()
 
 
 def test_the_states_of_a_capture(played):
-    recorder, states = played.recorder, []
+    capture, states = played.capture, []
 
     def state():
-        states.append(recorder.state)
+        states.append(capture.state)
 
     state()
-    recorder.start(0)
+    capture.start()
     state()
     played.play(end=0.5)
     state()
     played.play(0.5, 1.5)
     state()
-    assert recorder.split(2 * SECOND)
+    capture.split()
     state()
     played.play(1.5, 2.0)
     state()
-    recorder.stop()
+    capture.stop()
     state()
-    recorder.close()
-    state()
-    waiting, recording = RecorderState.WAITING, RecorderState.RECORDING
+    waiting, recording = CaptureState.WAITING, CaptureState.RECORDING
     expected = [
-        RecorderState.IDLE,
+        CaptureState.IDLE,
         waiting,
         waiting,
         recording,
-        RecorderState.SPLITTING,
+        CaptureState.SPLITTING,
         recording,
-        RecorderState.COMPLETING,
-        RecorderState.IDLE,
+        CaptureState.IDLE,
     ]
     assert states == expected
     assert (len(played.results.finished), played.results.exit_code) == (2, 0)
 
 
 def test_nothing_is_there_to_be_split(played):
-    assert not played.recorder.split(0)
-    played.recorder.start(0)
-    assert not played.recorder.split(0)
-    assert played.recorder.state is RecorderState.WAITING
+    for _ in range(2):
+        with pytest.raises(DatasetError, match="no dataset is being recorded that could be split"):
+            played.capture.split()
+        played.capture.start()
+    assert played.capture.state is CaptureState.WAITING
 
 
 def test_a_second_start_changes_nothing(played):
-    played.recorder.start(0)
+    played.capture.start()
     played.play(end=2.0)
-    before = played.recorder.facts()["sequence"]
-    played.recorder.start(2 * SECOND)
-    assert played.recorder.facts()["sequence"] == before
-    assert played.recorder.state is RecorderState.RECORDING
+    before = played.capture.status()["sequence"]
+    played.capture.start()
+    assert played.capture.status()["sequence"] == before
+    assert played.capture.state is CaptureState.RECORDING
 
 
 def test_a_dataset_that_fails_ends_and_the_next_one_begins(played):
-    played.recorder.start(0)
+    played.capture.start()
     played.play(end=2.0)
-    played.recorder.fail(OSError("planted"))
-    assert played.recorder.state in (RecorderState.COMPLETING, RecorderState.IDLE)
+    played.capture._order(lambda: played.capture._fail(OSError("planted")))
+    assert played.capture.state in (CaptureState.COMPLETING, CaptureState.IDLE)
     assert played.events[-1] == "the dataset ends here: OSError: planted"
     assert played.results.failure == "OSError: planted"
-    played.recorder.start(2 * SECOND)
-    assert played.recorder.state is RecorderState.RECORDING
+    played.capture.start()
+    assert played.capture.state is CaptureState.RECORDING
     assert (played.results.failure, played.results.failures) == (None, 1)
 
 
 def ended(it):
     """The samples of each dataset: stamps and latitudes."""
-    it.recorder.stop()
-    it.recorder.close()
+    it.capture.close()
     return [Dataset(path).frames.select("timestamp", "latitude") for path in sorted(it.results.finished)]
 
 
@@ -124,9 +131,9 @@ def test_the_last_frames_before_a_split_have_the_fix_that_comes_later(recording,
     """Fixes come each 1.7 s: of the frames just before the split the next one is 1.5 s away."""
     path = recording(**{**STILL, "seconds": 7.0, "fps": 10.0, "topics": ["camera", "gps"]}, rates={"gps": 0.6})
     it = Played(path, tmp_path / "live", settings=Settings(jobs=2, lookahead=0.1))
-    it.recorder.start(0)
+    it.capture.start()
     it.play(end=3.5)
-    it.recorder.split(round(3.5 * SECOND))
+    it.capture.split()
     it.play(3.5)
     whole = Dataset(convert(path, tmp_path / "whole", lookahead=0.1).paths.container).frames
     parts = ended(it)
@@ -139,14 +146,16 @@ def test_a_split_waits_ten_seconds_for_a_closed_group_of_pictures(recording, tmp
     """After the first one all are open: pictures after their keyframe need those before it."""
     path = recording(**{**STILL, "codec": "h264", "seconds": 15.0, "fps": 10.0, "gop": 10, **OPEN})
     it = Played(path, tmp_path)
-    it.recorder.start(0)
+    it.capture.start()
     it.play(end=2.5)
-    it.recorder.split(round(2.5 * SECOND))
+    asked = time.monotonic_ns() - it.begun
+    it.capture.split()
+    split = time.monotonic_ns() - it.begun
     it.play(2.5)
     stamps = pl.concat(ended(it))["timestamp"]
     (first, second) = (len(Dataset(path).frames) for path in sorted(it.results.finished))
     assert stamps.is_sorted()
-    assert 12.5 <= (stamps[first] - stamps[0]) / SECOND < 13.6
+    assert asked + 9.9 * SECOND < stamps[first] - stamps[0] < split + 11.1 * SECOND
     assert second > 10
 
 
@@ -154,19 +163,21 @@ def test_a_pause_drops_its_own_pictures_and_no_others(recording, tmp_path):
     """The pictures after it need those that came during it: their bytes are those of a conversion."""
     path = recording(**{**STILL, "codec": "h264", "gop": 30, "topics": ["camera", "gps", "radar/targets"]})
     it = Played(path, tmp_path / "live", sequence=path.stem)
-    assert not it.recorder.pause(paused=True), "there is no dataset"
-    it.recorder.start(0)
+    with pytest.raises(DatasetError, match="only a dataset that has begun"):
+        it.capture.pause(paused=True)
+    it.capture.start()
     it.play(end=1.1)
-    assert it.recorder.pause(paused=True)
+    it.capture.pause(paused=True)
     it.play(1.1, 1.9)
-    assert it.recorder.state is RecorderState.PAUSED
-    assert not it.recorder.facts()["recording"]
-    assert not it.recorder.split(2 * SECOND)
-    it.recorder.pause(paused=False)
+    assert it.capture.state is CaptureState.PAUSED
+    assert not it.capture.status()["recording"]
+    with pytest.raises(DatasetError, match="could be split"):
+        it.capture.split()
+    it.capture.pause(paused=False)
     it.play(1.9, 2.5)
-    it.recorder.pause(paused=True)
+    it.capture.pause(paused=True)
     it.play(2.5, 2.7)
-    it.recorder.start(3 * SECOND)
+    it.capture.start()
     it.play(2.7)
     ended(it)
     whole, part = (Dataset(p) for p in (convert(path, tmp_path / "whole").paths.container, *it.results.finished))
@@ -183,31 +194,31 @@ def test_a_pause_drops_its_own_pictures_and_no_others(recording, tmp_path):
 
 def test_a_pause_outlasts_a_full_disk(played):
     """There is room at once, and nothing is recorded before the pause ends."""
-    recorder = played.recorder
-    recorder.start(0)
+    capture = played.capture
+    capture.start()
     played.play(end=1.2)
-    recorder.pause(paused=True)
-    recorder.fail(OSError(errno.ENOSPC, "planted"))
+    capture.pause(paused=True)
+    capture._order(lambda: capture._fail(OSError(errno.ENOSPC, "planted")))
     deadline = time.monotonic() + 30
     while not played.results.finished:
         assert time.monotonic() < deadline
-        recorder.settle()
+        time.sleep(0.01)
     played.play(1.2, 2.4)
-    assert recorder.state is RecorderState.FULL
-    assert recorder.pause(paused=False)
+    assert capture.state is CaptureState.FULL
+    capture.pause(paused=False)
     played.play(2.4)
-    assert recorder.state is RecorderState.RECORDING
+    assert capture.state is CaptureState.RECORDING
 
 
 def test_what_is_written_is_committed_while_the_camera_stands_still(recording, tmp_path):
     it = Played(recording(**STILL), tmp_path, flush_interval=60.0)
-    it.recorder.start(0)
+    it.capture.start()
     it.play()
-    deadline, now = time.monotonic() + 30, 10 * SECOND
-    while it.recorder.facts()["committed"] < 80:
+    deadline, now = time.monotonic() + 30, it.begun + 10 * SECOND
+    while it.capture.status()["committed"] < 80:
         assert time.monotonic() < deadline
         now += SECOND
-        it.recorder.advance(now)
+        it.capture._order(partial(it.capture._advance, now))
         time.sleep(0.01)
     ended(it)
 
@@ -217,7 +228,7 @@ def test_what_may_not_be_meant_is_told_at_the_beginning(recording, tmp_path):
     assert it.events == [
         "tolerance is 50 s: companions that far from a frame join it; 50 ms would be 0.05",
     ]
-    it.recorder.close()
+    it.capture.close()
 
 
 def test_a_name_that_is_taken_gives_way_to_one_by_host_and_time(recording, tmp_path):
@@ -225,10 +236,9 @@ def test_a_name_that_is_taken_gives_way_to_one_by_host_and_time(recording, tmp_p
     out.mkdir()
     (out / "one.zip").write_bytes(b"precious")
     it = Played(recording(**STILL), out, sequence="one")
-    it.recorder.start(0)
+    it.capture.start()
     it.play()
-    it.recorder.stop()
-    it.recorder.close()
+    it.capture.close()
     assert f"one exists already in {out}: named by host and time instead" in it.events
     (made,) = it.results.finished
     assert re.fullmatch(r"wagon_\d{4}(_\d\d){5}\.zip", Path(made).name)
@@ -243,8 +253,7 @@ def test_a_pre_trigger_for_which_there_is_no_room_is_told_once(recording, tmp_pa
     assert it.events == [
         "the pre-trigger takes more than pretrigger_bytes: a dataset may begin later than it says",
     ]
-    it.recorder.start(8 * SECOND)
-    it.recorder.stop()
-    it.recorder.close()
+    it.capture.start()
+    it.capture.close()
     (made,) = it.results.finished
     assert 0 < len(Dataset(made).frames) <= (1 << 20) // (160 * 96 * 3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State machine of a capture: idle, waiting for the clock, recording, splitting, completing."""
+"""A capture: live messages and orders in, datasets out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,45 +72,6 @@ class Results:
         return 3 if self.lossy else 0
 
 
-class Completer:
-    """Completes datasets one after the other in a thread of its own, so that recording continues in the meantime.
-
-    Owns: the capture's thread calls everything here but `busy`; the completing thread changes only the dataset that it
-    is given.
-    """
-
-    def __init__(self, results: Results, on_event: Callable[[str], object]) -> None:
-        self._results = results
-        self._on_event = on_event
-        self._thread = ThreadPoolExecutor(1, "complete")
-        self._completing: deque[Future[Completed]] = deque()
-
-    @property
-    def completing(self) -> list[Future[Completed]]:
-        """Datasets that are being completed."""
-        return list(self._completing)
-
-    @property
-    def busy(self) -> bool:
-        """True if a dataset is being completed, or its outcome is not collected yet; from any thread."""
-        return bool(self._completing)
-
-    def complete(self, dataset: CaptureDataset) -> None:
-        self._completing.append(self._thread.submit(dataset.complete))
-
-    def settle(self) -> None:
-        """Collect the outcome of the datasets that are completed."""
-        while self._completing and self._completing[0].done():
-            done = self._completing.popleft().result()
-            self._results.add(done)
-            self._on_event(done.text)
-
-    def close(self) -> None:
-        """Wait until all are completed."""
-        self._thread.shutdown()
-        self.settle()
-
-
 NAMES = 10
 """Names that are tried if others begin datasets in the same folder at the same time."""
 LEAST_ROOM = 8 << 20
@@ -119,7 +81,7 @@ OPEN_SPLIT = 10 * SECOND
 """ns a split waits for a keyframe of a closed GOP; then any keyframe will do."""
 
 
-class RecorderState(Enum):
+class CaptureState(Enum):
     """State of a capture."""
 
     IDLE = "idle"
@@ -162,32 +124,17 @@ class _Recording:
     """True while the messages that come become no samples."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """A dataset after a split: it still receives messages that its last frames may need."""
-
-    until: int
-    dataset: CaptureDataset
+TICK = 0.05
+"""s between two ticks while no message comes."""
 
 
-@dataclass(slots=True)
-class _Plan:
-    """Settings of the next dataset."""
+class Capture:
+    """Starts, fills, splits and ends datasets by live messages and orders; times are ns of time.monotonic_ns().
 
-    settings: Settings
-    live: LiveSettings
-    host: str
-    namespace: str
-    sequence: str | None
-    """Name of the next dataset; None: by host and time."""
-    known: Calibration = field(default_factory=Calibration)
-    """Calibration and labels received so far."""
-
-
-class Recorder:
-    """Starts, fills, splits and ends datasets by messages and commands; times are ns of time.monotonic_ns().
-
-    Owns: the capture's thread calls everything but `change` and `facts`, which any thread may call.
+    `put` may be called from any thread and never waits. `start`, `split`, `pause` and `stop` wait until they are done,
+    and raise EdgeFirstError when that fails.
+    Owns: only its thread changes it, `results` included; everybody else sends it messages and orders. Another thread
+    completes datasets one after the other, so that recording continues in the meantime.
     """
 
     def __init__(
@@ -196,44 +143,110 @@ class Recorder:
         live: LiveSettings,
         roles: Roles,
         host: str,
-        results: Results,
         on_event: Callable[[str], object],
+        results: Results | None = None,
         namespace: str = "",
     ) -> None:
-        self._plan = _Plan(settings, live, safe_name(live.host or host), namespace, live.sequence or None)
+        """`on_event` is called with a line about each event.
+
+        `results`: those of earlier captures of the session, which are continued. `namespace`: that of the capture, for
+        the metadata of its datasets.
+        """
+        self.results = results if results is not None else Results()
+        self._settings = settings
+        self._live = live
         self._roles = roles
-        self._results = results
+        self._host = safe_name(live.host or host)
         self._on_event = on_event
+        self._namespace = namespace
+        self._sequence = live.sequence or None
+        """Name of the next dataset; None: by host and time."""
+        self._known = Calibration()
+        """Calibration and labels received so far."""
         self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
         self._clock = LiveClock(roles)
         self._current: _Requested | _Recording | _Full | None = None
-        self._ending: list[_Ending] = []
+        self._ending: list[tuple[int, CaptureDataset]] = []
+        """Datasets after a split, which receive messages for their last frames, each until a time."""
+        self._completing: deque[Future[Completed]] = deque()
+        self._completer = ThreadPoolExecutor(1, "complete")
         self._looked = 0  # time of the last check of the disk
-        self._completer = Completer(results, on_event)
         for doubt in settings.doubts:
             on_event(doubt)
         if settings.start is not None or settings.end is not None:
             on_event("start and end are for recordings, a capture does not look at them")
+        self._queue: queue.SimpleQueue[Arrival | tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._waiting: Counter[str] = Counter()
+        """Queued messages by topic, changed under the lock."""
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
+        self._thread.start()
+
+    # ---- from any thread -----------------------------------------------------------------
+    def put(self, message: Message, now: int, lost: int = 0, guessed: int = 0) -> None:
+        """Enqueue a message that came at `now`; `lost` of its topic did not arrive before it.
+
+        `guessed`: how many more seem to be lost, by the stamps.
+        """
+        with self._lock:
+            self._waiting[message.topic] += 1
+        self._queue.put(Arrival(message, now, lost=lost, guessed=guessed))
+
+    def start(self, since: int | None = None) -> None:
+        """Start a dataset with the content of the pre-trigger, as soon as the clock is known and the disk has room.
+
+        A pause ends. `since`: time of the command; None: now.
+        """
+        self._order(partial(self._start, time.monotonic_ns() if since is None else since))
+
+    def split(self) -> None:
+        """Continue in a new dataset from the next keyframe on; no frame is lost."""
+        if not self._order(self._split):
+            raise DatasetError("no dataset is being recorded that could be split")
+
+    def pause(self, *, paused: bool) -> None:
+        """Write no samples until it ends the pause; the dataset stays open."""
+        if not self._order(partial(self._pause, paused=paused)):
+            raise DatasetError("only a dataset that has begun can be paused and resumed")
+
+    def stop(self) -> list[str]:
+        """Complete the dataset; returns the paths of the finished ones."""
+        completing = wait(self._order(self._stop)).done
+        self._order(self._settle)
+        failed = [done.failure for done in (future.result() for future in completing) if done.failure]
+        if failed:
+            raise StorageError("; ".join(failed))
+        return list(self.results.finished)
+
+    def change(self, settings: Settings, live: LiveSettings) -> None:
+        """Apply settings from the next dataset on; those of alignment must stay the same."""
+        self._settings, self._live = settings, live
 
     @property
-    def state(self) -> RecorderState:
+    def state(self) -> CaptureState:
         match self._current:
             case _Requested():
-                return RecorderState.WAITING
+                return CaptureState.WAITING
             case _Recording(paused=True):
-                return RecorderState.PAUSED
+                return CaptureState.PAUSED
             case _Recording(split_since=None):
-                return RecorderState.RECORDING
+                return CaptureState.RECORDING
             case _Recording():
-                return RecorderState.SPLITTING
+                return CaptureState.SPLITTING
             case _Full():
-                return RecorderState.FULL
-        return RecorderState.COMPLETING if self._completer.busy else RecorderState.IDLE
+                return CaptureState.FULL
+        return CaptureState.COMPLETING if self._completing else CaptureState.IDLE
 
-    def facts(self) -> dict[str, Any]:
-        """Return the state, and the progress of the dataset that is being recorded."""
+    def status(self) -> dict[str, Any]:
+        """Return state and statistics, ready for JSON."""
         current = self._current
+        with self._lock:
+            queues = dict(self._waiting)
         facts: dict[str, Any] = {
+            "queue": self._queue.qsize(),
+            "queues": queues,
+            "finished": list(self.results.finished),
+            "failure": self.results.failure,
             "state": self.state.value,
             "recording": isinstance(current, _Recording) and not current.paused,
             "waiting": isinstance(current, _Requested),
@@ -241,21 +254,57 @@ class Recorder:
         facts |= {"bytes_needed": current.needed} if isinstance(current, _Full) else {}
         return facts | (current.dataset.status() if isinstance(current, _Recording) else {})
 
-    def change(self, settings: Settings, live: LiveSettings) -> None:
-        """Apply settings from the next dataset on; those of alignment must stay the same."""
-        plan = self._plan
-        plan.settings, plan.live = settings, live
+    def close(self) -> None:
+        if self._thread.is_alive():
+            try:
+                self.stop()
+            finally:
+                self._queue.put(None)
+                self._thread.join()
 
-    # ---- orders --------------------------------------------------------------------------
-    def start(self, now: int) -> None:
-        """Start a dataset with the content of the pre-trigger, as soon as the clock is known and the disk has room.
+    def _order(self, what: Callable[[], Any]) -> Any:
+        """Have the capture's thread call `what` after all messages so far, and return the result."""
+        done: Future[Any] = Future()
+        self._queue.put((what, done))
+        return done.result()
 
-        A pause ends.
-        """
+    # ---- in the capture's thread ---------------------------------------------------------
+    def _run(self) -> None:
+        while True:
+            try:
+                item = self._queue.get(timeout=TICK)
+            except queue.Empty:
+                self._guard(self._advance, time.monotonic_ns())
+                continue
+            if item is None:
+                self._completer.shutdown()
+                self._settle()
+                return
+            if isinstance(item, Arrival):
+                with self._lock:
+                    self._waiting[item.message.topic] -= 1
+                self._guard(self._arrive, item)
+                continue
+            what, done = item
+            try:
+                done.set_result(what())
+            except Exception as error:  # noqa: BLE001  it is raised where the order came from
+                self.results.fail(describe_error(error))
+                failed = DatasetError(describe_error(error))
+                done.set_exception(error if isinstance(error, EdgeFirstError) else failed)
+
+    def _guard(self, what: Callable[[Any], None], value: Any) -> None:
+        """Call `what`; if it fails, end the dataset and report it, and keep receiving."""
+        try:
+            what(value)
+        except Exception as error:  # noqa: BLE001  without this thread errors would be lost, and orders would wait for ever
+            self._fail(error)
+
+    def _start(self, now: int) -> None:
         if isinstance(self._current, _Recording):
-            self.pause(paused=False)
+            self._pause(paused=False)
             return
-        self._results.failure = None
+        self.results.failure = None
         if self._clock.base is None:
             self._current = _Requested(now)
             return
@@ -266,16 +315,16 @@ class Recorder:
                 self._wait_for_room()
             raise
 
-    def split(self, now: int) -> bool:
-        """Continue in a new dataset from the next keyframe on; False if it is not recording."""
+    def _split(self) -> bool:
+        """Return False if it is not recording."""
         if not isinstance(self._current, _Recording) or self._current.paused:
             return False
         if self._current.split_since is None:
-            self._current.split_since = now
+            self._current.split_since = time.monotonic_ns()
         return True
 
-    def pause(self, *, paused: bool) -> bool:
-        """Make no samples of the messages that come, until it ends the pause; False without a dataset."""
+    def _pause(self, *, paused: bool) -> bool:
+        """Return False without a dataset."""
         if not isinstance(self._current, (_Recording, _Full)):
             return False
         self._current.paused = paused
@@ -283,29 +332,32 @@ class Recorder:
             self._current.dataset.pause(paused=paused)
         return True
 
-    def stop(self) -> list[Future[Completed]]:
+    def _stop(self) -> list[Future[Completed]]:
         """Start to complete every dataset; return those that are being completed."""
         try:
             if isinstance(self._current, _Requested) and self._clock.base is None and self._clock.heard is not None:
                 self._choose_clock()  # less than that came, and is all there will be
         finally:
             self._end()
-        return self._completer.completing
+        return list(self._completing)
 
-    def settle(self) -> None:
+    def _complete(self, dataset: CaptureDataset) -> None:
+        self._completing.append(self._completer.submit(dataset.complete))
+
+    def _settle(self) -> None:
         """Collect the outcome of the datasets that are completed."""
-        self._completer.settle()
+        while self._completing and self._completing[0].done():
+            done = self._completing.popleft().result()
+            self.results.add(done)
+            self._on_event(done.text)
 
-    def close(self) -> None:
-        self._completer.close()
-
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """End the dataset because of an error, and report it; messages are still received.
 
         Where the disk is full, another one begins by itself once space is free.
         """
         reason = describe_error(error)
-        self._results.fail(reason)
+        self.results.fail(reason)
         self._on_event(f"the dataset ends here: {reason}")
         paused = isinstance(self._current, _Recording) and self._current.paused
         self._end()
@@ -313,25 +365,25 @@ class Recorder:
             self._wait_for_room(paused=paused)
 
     def _wait_for_room(self, *, paused: bool = False) -> None:
-        keep = self._plan.live.min_free_bytes
+        keep = self._live.min_free_bytes
         self._current = _Full(keep + max(keep // 10, LEAST_ROOM), paused)
         self._on_event(f"the disk is full: recording begins again once {self._current.needed} bytes are free")
 
     def _begin_again(self, full: _Full, now: int) -> None:
         """Start a dataset if space is free, once the last one is completed."""
-        if full.paused or self._completer.busy or now - self._looked < SECOND:
+        if full.paused or self._completing or now - self._looked < SECOND:
             return
         self._looked = now
-        if free_bytes(Path(self._plan.live.out)) >= full.needed:
-            self.start(now)
+        if free_bytes(Path(self._live.out)) >= full.needed:
+            self._start(now)
 
     # ---- messages and time ---------------------------------------------------------------
-    def arrive(self, arrival: Arrival) -> None:
+    def _arrive(self, arrival: Arrival) -> None:
         message = arrival.message
         reference = message.topic == self._roles.reference
         if message.topic in self._roles.statics:
             with contextlib.suppress(MessageError):  # counted where it is recorded
-                self._plan.known.take(message.schema, decode(message), message.log_time, message.topic)
+                self._known.take(message.schema, decode(message), message.log_time, message.topic)
         if reference and self._clock.base is None and self._clock.heard is None:
             self._recent.hold = arrival.now
         if self._recent.add(arrival):
@@ -344,41 +396,41 @@ class Recorder:
         elif isinstance(self._current, _Recording):
             self._record(self._current, arrival)
         if not reference:
-            for ending in self._ending:
-                ending.dataset.push(arrival)
-        self.advance(arrival.now)
+            for _, dataset in self._ending:
+                dataset.push(arrival)
+        self._advance(arrival.now)
 
-    def advance(self, now: int) -> None:
+    def _advance(self, now: int) -> None:
         """Do the work due at `now`: choose the clock, hand on complete frames, check the disk."""
         if self._clock.due(now):
             self._choose_clock()  # the camera may be gone again
         current = self._current
         if isinstance(current, _Recording):
             current.dataset.advance(now)
-        for ending in self._ending:
-            ending.dataset.advance(now)
-        while self._ending and self._ending[0].until <= now:
-            self._completer.complete(self._ending.pop(0).dataset)
-        self.settle()
+        for _, dataset in self._ending:
+            dataset.advance(now)
+        while self._ending and self._ending[0][0] <= now:
+            self._complete(self._ending.pop(0)[1])
+        self._settle()
         if isinstance(self._current, _Full):
             self._begin_again(self._current, now)
         if isinstance(current, _Recording) and now - self._looked >= SECOND:
             self._looked = now
             current.dataset.flush()
-            current.headroom.check(current.dataset.bytes, self._plan.live.min_free_bytes, time.monotonic())
+            current.headroom.check(current.dataset.bytes, self._live.min_free_bytes, time.monotonic())
 
     def _choose_clock(self) -> None:
         """Choose the clock by the messages so far, and start the dataset that waits for it."""
         heard, waiting = self._clock.heard or 0, self._current
         try:
-            base = self._clock.choose(self._plan.settings.time_base)
+            base = self._clock.choose(self._settings.time_base)
             self._recent.spread = base.spread
             for topic, what in base.replaced.items():
                 self._on_event(f"{topic}: {what}")
             if isinstance(waiting, _Requested):
                 self._begin(base, self._recent.begin(waiting.since) if waiting.since > heard else heard)
         except UsageError as error:
-            if isinstance(waiting, _Requested) or str(error) != self._results.failure:  # else it was reported before
+            if isinstance(waiting, _Requested) or str(error) != self.results.failure:  # else it was reported before
                 raise
         finally:
             self._recent.hold = None
@@ -396,23 +448,23 @@ class Recorder:
             current.dataset.push(arrival)
 
     def _full(self, dataset: CaptureDataset) -> bool:
-        live = self._plan.live
+        live = self._live
         long = live.max_seconds and time.monotonic() - dataset.began >= live.max_seconds
         return bool(long or (live.max_bytes and dataset.bytes >= live.max_bytes))
 
     def _change_over(self, dataset: CaptureDataset, arrival: Arrival) -> None:
         """Start a new dataset with this keyframe; the old one still receives messages that its last frames may need."""
-        settings = self._plan.settings
+        settings = self._settings
         wait = nanoseconds(2 * settings.max_gap + 2 * settings.lookahead) + max_skew(settings)
         self._current = None
-        self._ending.append(_Ending(arrival.now + wait + self._recent.spread, dataset))
+        self._ending.append((arrival.now + wait + self._recent.spread, dataset))
         self._begin(dataset.base, arrival.now)
 
     # ---- begin and end -------------------------------------------------------------------
     def _begin(self, base: TimeBase, begin: int) -> None:
         """Open a dataset; its first frame is the first message of the reference that came at `begin` or later."""
         self._current = None
-        live = self._plan.live
+        live = self._live
         headroom = Headroom(Path(live.out), time.monotonic())
         headroom.check(0, live.min_free_bytes, time.monotonic())
         dataset = self._open(base, max(0, time.monotonic_ns() - begin) / SECOND)
@@ -423,189 +475,29 @@ class Recorder:
 
     def _open(self, base: TimeBase, start_lag: float) -> CaptureDataset:
         """Open a dataset with a free name, whose first messages came `start_lag` s ago."""
-        plan, tried = self._plan, 0
+        settings, live, tried = self._settings, self._live, 0
         while True:
             name, tried = self._new_name(), tried + 1
             try:
-                return CaptureDataset(
-                    plan.settings, plan.live, self._roles, base, plan.known, name, start_lag, plan.namespace
-                )
+                return CaptureDataset(settings, live, self._roles, base, self._known, name, start_lag, self._namespace)
             except DatasetError as error:
-                taken = is_taken(Path(plan.live.out), name, plan.settings.layout)
+                taken = is_taken(Path(live.out), name, settings.layout)
                 if isinstance(error, StorageError) or not taken or tried == NAMES:
                     raise
 
     def _new_name(self) -> str:
-        plan = self._plan
-        sequence, plan.sequence = plan.sequence, None
-        out, layout = Path(plan.live.out), plan.settings.layout
+        sequence, self._sequence = self._sequence, None
+        out, layout = Path(self._live.out), self._settings.layout
         if sequence is not None:
             if not is_taken(out, sequence, layout):
                 return sequence
-            self._on_event(f"{sequence} exists already in {plan.live.out}: named by host and time instead")
-        return free_name(out, plan.host, layout)
+            self._on_event(f"{sequence} exists already in {out}: named by host and time instead")
+        return free_name(out, self._host, layout)
 
     def _end(self) -> None:
         current, ending = self._current, self._ending
         self._current, self._ending = None, []
-        for one in ending:
-            self._completer.complete(one.dataset)
+        for _, dataset in ending:
+            self._complete(dataset)
         if isinstance(current, _Recording):
-            self._completer.complete(current.dataset)
-
-
-TICK = 0.05
-"""s between two ticks while no message comes."""
-
-
-@dataclass(slots=True)
-class _Order:
-    """A command for the capture's thread."""
-
-    what: Callable[[], Any]
-    done: Future[Any] = field(default_factory=Future)
-
-
-class _Backlog:
-    """Number of queued messages by topic.
-
-    Owns: `added` is called by any thread, `taken` by the capture's; both change the numbers under the lock.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: Counter[str] = Counter()
-
-    def added(self, topic: str) -> None:
-        with self._lock:
-            self._waiting[topic] += 1
-
-    def taken(self, topic: str) -> None:
-        with self._lock:
-            self._waiting[topic] -= 1
-
-    def by_topic(self) -> dict[str, int]:
-        with self._lock:
-            return dict(self._waiting)
-
-
-class Capture:
-    """Writes datasets from live messages.
-
-    `put` may be called from any thread and never waits. `start`, `split` and `stop` wait until they are done, and
-    raise EdgeFirstError when that fails. `on_event` is called with a line about each event.
-    Owns: only its thread changes the recorder and `results`; everybody else sends it messages and orders.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        live: LiveSettings,
-        roles: Roles,
-        host: str,
-        on_event: Callable[[str], object],
-        results: Results | None = None,
-        namespace: str = "",
-    ) -> None:
-        """`results`: those of earlier captures of the session, which are continued.
-
-        `namespace`: that of the capture, for the metadata of its datasets.
-        """
-        self.results = results if results is not None else Results()
-        self._recorder = Recorder(settings, live, roles, host, self.results, on_event, namespace)
-        self._queue: queue.SimpleQueue[Arrival | _Order | None] = queue.SimpleQueue()
-        self._backlog = _Backlog()
-        self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
-        self._thread.start()
-
-    # ---- from any thread -----------------------------------------------------------------
-    def put(self, message: Message, now: int, lost: int = 0, guessed: int = 0) -> None:
-        """Enqueue a message that came at `now` (time.monotonic_ns()); `lost` of its topic did not arrive before it.
-
-        `guessed`: how many more seem to be lost, by the stamps.
-        """
-        self._backlog.added(message.topic)
-        self._queue.put(Arrival(message, now, lost=lost, guessed=guessed))
-
-    def start(self, since: int | None = None) -> None:
-        """Start a dataset with the content of the pre-trigger, as soon as the clock is known.
-
-        `since`: time of the command, ns of time.monotonic_ns(); None: now.
-        """
-        asked = time.monotonic_ns() if since is None else since
-        self._order(lambda: self._recorder.start(asked))
-
-    def split(self) -> None:
-        """Continue in a new dataset from the next keyframe on; no frame is lost."""
-        if not self._order(lambda: self._recorder.split(time.monotonic_ns())):
-            raise DatasetError("no dataset is being recorded that could be split")
-
-    def pause(self, *, paused: bool) -> None:
-        """Write no samples until it ends the pause; the dataset stays open."""
-        if not self._order(lambda: self._recorder.pause(paused=paused)):
-            raise DatasetError("only a dataset that has begun can be paused and resumed")
-
-    def stop(self) -> list[str]:
-        """Complete the dataset; returns the paths of the finished ones."""
-        completing = wait(self._order(self._recorder.stop)).done
-        self._order(self._recorder.settle)
-        failed = [done.failure for done in (future.result() for future in completing) if done.failure]
-        if failed:
-            raise StorageError("; ".join(failed))
-        return list(self.results.finished)
-
-    def change(self, settings: Settings, live: LiveSettings) -> None:
-        """Apply settings from the next dataset on; those of alignment must stay the same."""
-        self._recorder.change(settings, live)
-
-    def status(self) -> dict[str, Any]:
-        """Return state and statistics, ready for JSON."""
-        return {
-            "queue": self._queue.qsize(),
-            "queues": self._backlog.by_topic(),
-            "finished": list(self.results.finished),
-            "failure": self.results.failure,
-            **self._recorder.facts(),
-        }
-
-    def close(self) -> None:
-        if self._thread.is_alive():
-            try:
-                self.stop()
-            finally:
-                self._queue.put(None)
-                self._thread.join()
-
-    def _order(self, what: Callable[[], Any]) -> Any:
-        order = _Order(what)
-        self._queue.put(order)
-        return order.done.result()
-
-    # ---- in the capture's thread ---------------------------------------------------------
-    def _run(self) -> None:
-        while True:
-            try:
-                item = self._queue.get(timeout=TICK)
-            except queue.Empty:
-                self._guard(self._recorder.advance, time.monotonic_ns())
-                continue
-            if item is None:
-                self._recorder.close()
-                return
-            if isinstance(item, Arrival):
-                self._backlog.taken(item.message.topic)
-                self._guard(self._recorder.arrive, item)
-                continue
-            try:
-                item.done.set_result(item.what())
-            except Exception as error:  # noqa: BLE001  it is raised where the order came from
-                self.results.fail(describe_error(error))
-                failed = DatasetError(describe_error(error))
-                item.done.set_exception(error if isinstance(error, EdgeFirstError) else failed)
-
-    def _guard(self, what: Callable[[Any], None], value: Any) -> None:
-        """Call `what`; if it fails, end the dataset and report it, and keep receiving."""
-        try:
-            what(value)
-        except Exception as error:  # noqa: BLE001  without this thread errors would be lost, and orders would wait for ever
-            self._recorder.fail(error)
+            self._complete(current.dataset)
