@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 TRACEBACK = "EDGEFIRST_TRACEBACK"
 """Environment variable: if set, the command prints errors with their traceback."""
@@ -57,6 +59,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def show_path(path: str | os.PathLike[str]) -> str:
+    """Return a path relative to the current folder if it is in it, else as it is."""
+    text, here = os.fspath(path), os.getcwd()
+    return os.path.relpath(text, here) if text.startswith(os.path.join(here, "")) else text
+
+
+Text: TypeAlias = "Iterable[str | tuple[Sequence[str], Sequence[Sequence[str]]]]"
+"""Outcome for people: lines, and tables as (head, rows)."""
 
 
 def counted(number: int, noun: str) -> str:

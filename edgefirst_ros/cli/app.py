@@ -80,7 +80,7 @@ def _command(name: str, verb: Verb) -> Any:
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name, cls=command_of(verb.uses), context_settings=verb.context)(found)
+    single.command(name, cls=command_of(verb.uses, found), context_settings=verb.context)(found)
     return typer.main.get_command(single)
 
 

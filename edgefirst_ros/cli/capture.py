@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, as_parameters, run_node
-from edgefirst_ros.cli.options import SET, texts_of
+from edgefirst_ros.cli.options import texts_of
 from edgefirst_ros.errors import UsageError
 
 
@@ -22,7 +22,6 @@ def capture(
         Path | None, typer.Option(readable=False, help="YAML file with settings, with --zenoh; options override it.")
     ] = None,
     namespace: Annotated[str | None, NAMESPACE] = None,
-    assignments: Annotated[list[str] | None, SET] = None,
 ) -> None:
     """Record datasets from live topics.
 
@@ -34,7 +33,7 @@ def capture(
 
     Exit codes: 0 complete, 1 no dataset written, 2 wrong parameters, 3 finished with loss.
     """
-    texts = texts_of(context, assignments or ()) | ({"out": out} if out else {})
+    texts = texts_of(context) | ({"out": out} if out else {})
     if endpoint is None:
         if wrong := [name for name, value in (("--config", config), ("--namespace", namespace)) if value]:
             raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters after --ros-args")

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, print_groups, texts_of
-from edgefirst_ros.cli.output import finish, progress, repeated, say, say_notes, show_path, table
-from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted, need
+from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings, report_progress
+from edgefirst_ros.cli.output import Report, Result
+from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, need
 
 if TYPE_CHECKING:
-    from edgefirst_ros.cli.output import Report
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.objects.places import Place
     from edgefirst_ros.pipeline.conversion import Outcome
@@ -33,8 +32,7 @@ def convert(
         str | None, typer.Option(help="Name of the dataset; default: the recording's, of several the folder's.")
     ] = None,
     config: Annotated[Path | None, CONFIG] = None,
-    assignments: Annotated[list[str] | None, SET] = None,
-    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    join: Annotated[bool, JOIN] = False,
     sequence: Annotated[
         list[str] | None,
         typer.Option("--sequence", metavar="NAME=FILE", help="Another name for the sequence of a recording."),
@@ -51,8 +49,7 @@ def convert(
         str | None,
         typer.Option(metavar="s3://...", help="Folder or s3://BUCKET/PREFIX to which the dataset is then copied."),
     ] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Convert MCAP recordings to an EdgeFirst dataset.
 
     Writes OUT/NAME.zip, OUT/NAME.arrow and OUT/NAME.frames.arrow.
@@ -60,11 +57,9 @@ def convert(
     Exit codes: 0 complete, 1 no dataset written (with --upload: not sent), 2 wrong usage, 3 finished with loss (the
     summary lists it).
     """
-    from edgefirst_ros.config.load import load
     from edgefirst_ros.dataset.objects.places import fetched, locate, refuse_buckets
     from edgefirst_ros.limits import keep_buffers
     from edgefirst_ros.pipeline.conversion import convert as run
-    from edgefirst_ros.sensors.picture_hook import prepare_hook
 
     keep_buffers()
     refuse_buckets("convert", [out], "write to a folder, and add --upload")
@@ -74,14 +69,12 @@ def convert(
     named = dict(_named(text) for text in sequence or ())
     if len(named) < len(sequence or ()):
         raise UsageError("--sequence: the same name is given twice")
-    settings = load(config, texts=texts_of(context, assignments or ()), note=notes.append)
+    settings = load_settings(context, config, notes.append)
     target = None if upload is None else _target(upload, settings.layout)
-    if settings.picture_hook is not None:
-        prepare_hook(settings.picture_hook, config)
     try:
         places = locate(recordings or [])
         at = {name: _place_of(f"--sequence {name}={file}", file, places) for name, file in named.items()}
-        with fetched(places) as found, progress(quiet=as_json) as report:
+        with fetched(places) as found, report_progress(context) as report:
             outcome = run(
                 found,
                 out,
@@ -104,7 +97,7 @@ def convert(
     outcome.notes[:0] = notes
     if with_report and outcome.refused is None:
         outcome.notes.append(_report(outcome, overwrite=overwrite))
-    finish(outcome, print_outcome, as_json=as_json)
+    return outcome
 
 
 def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
@@ -161,56 +154,3 @@ def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report)
             f"{error}\nthe dataset is whole in {outcome.paths.container}; the same command with --resume uploads it"
         ) from None
     outcome.notes.append(f"uploaded to {target / done[-1].key.rpartition('/')[2]}")
-
-
-def print_outcome(outcome: Outcome) -> None:
-    """Print the outcome of a conversion."""
-    from edgefirst_ros.dataset.query import count_repeats
-    from edgefirst_ros.dataset.summary import APART
-
-    if outcome.refused is not None:
-        say(f"{counted(outcome.samples, 'sample')} in {show_path(outcome.paths.members_partial)}, unfinished")
-        say_notes(outcome.notes)
-        return
-    summary = outcome.summarize()
-    by_sensor = summary.whole.sensors
-    say(f"{counted(outcome.samples, 'sample')} in {show_path(outcome.paths.container)}")
-    say(f"tables: {show_path(outcome.paths.arrow)}, {show_path(outcome.paths.frames)}")
-    say("")
-    if summary.is_several:
-        table(*summary.sequence_table())
-        say("")
-    head, rows = summary.topic_table()
-    table(head, rows)
-    if any(row[-2] == "-" for row in rows):
-        say(APART)
-    say("")
-    table(*summary.sensor_table())
-    modelled = [one for one in summary.sequences if one.sensors.get("model")]
-    if modelled:
-        done, samples = by_sensor["model"], sum(one.samples for one in modelled)
-        of = (
-            f" in {len(modelled)} of {len(summary.sequences)} sequences"
-            if len(modelled) < len(summary.sequences)
-            else ""
-        )
-        skipped = f"; it skipped {samples - done}: no boxes there does not mean background" if samples > done else ""
-        say(f"the model processed {done} of {counted(samples, 'sample')}{of}{skipped}")
-    if max(by_sensor.values(), default=0) > 1:  # else no members can repeat
-        members, size = count_repeats(outcome.paths)
-        if members:
-            say(repeated(members, size))
-    if outcome.groups is not None:
-        say("")
-        print_groups(outcome.groups)
-    say("")
-    bases = sorted({base["base"] for base in outcome.time_bases.values()})
-    say(f"time base: {', '.join(bases)}")
-    if outcome.seconds:  # else it was already finished
-        speed = outcome.duration / outcome.seconds
-        if outcome.duration:
-            say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
-        say(", ".join(f"{step} {value:.1f} s" for step, value in outcome.steps.items()))
-    say_notes(outcome.notes)
-    if outcome.loss and outcome.refused is None:
-        say("finished with loss: see the notes and the column `not used` above")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.output import progress, say
+from edgefirst_ros.cli.output import progress, say, show
 
 
 def demo(
@@ -25,8 +25,7 @@ def demo(
 
     Exit codes: those of convert, and 1 if the check finds an error.
     """
-    from edgefirst_ros.cli.convert import print_outcome
-    from edgefirst_ros.cli.info import print_dataset
+    from edgefirst_ros.cli.info import DatasetInfo
     from edgefirst_ros.dataset.names import check_path
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.errors import DatasetError
@@ -51,10 +50,6 @@ def demo(
     say("")
     with progress(quiet=False) as report:
         outcome = convert(recording, out, overwrite=True, progress=report)
-    print_outcome(outcome)
-    say("")
-    print_dataset(outcome.paths.container)
-    say("")
     checked = validate(outcome.paths.container)
-    say(checked.to_text())
+    show([*outcome.text(), "", *DatasetInfo(outcome.paths.container).text(), "", *checked.to_text().splitlines()])
     raise typer.Exit(outcome.exit_code if checked.ok else 1)

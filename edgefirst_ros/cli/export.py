@@ -4,24 +4,17 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, finish, progress, say, table
+from edgefirst_ros.cli.options import DATASET, limits_of, report_progress
+from edgefirst_ros.cli.output import Result, explained
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import SYSTEMS
 
-if TYPE_CHECKING:
-    from edgefirst_ros.export import Exported
-
-
 MAX_MAP = 1 << 20
-WIDTH = 40
-"""Width in characters of the column that names columns and sensors."""
 
 
 def export(
@@ -52,7 +45,6 @@ def export(
             metavar="itar|directory", help="For ncore: one file per group of components, or a folder; default: itar."
         ),
     ] = None,
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     pictures: Annotated[
         str | None,
         typer.Option(
@@ -71,8 +63,7 @@ def export(
         bool | None,
         typer.Option("--unlooked", help="For coco and yolo: include samples that the model never saw, as empty ones."),
     ] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Write a dataset in the format of another system.
 
     The report lists the place of every column and sensor, and all losses.
@@ -85,11 +76,11 @@ def export(
     from edgefirst_ros.limits import keep_buffers
 
     keep_buffers()
-    limits = limits_of(context, assignments)
+    limits = limits_of(context)
     labels = None if label_map is None else _labels(label_map)
     refuse_buckets("export", [out], "export to a folder, or use fleet export")
-    with explained(dataset), progress(quiet=as_json) as tell:
-        done = run(
+    with explained(dataset), report_progress(context) as tell:
+        return run(
             Dataset(one_place(dataset), limits=limits),
             to,
             out,
@@ -105,21 +96,6 @@ def export(
             unlooked=unlooked,
             progress=tell,
         )
-    finish(done, show, as_json=as_json)
-
-
-def show(done: Exported) -> None:
-    """Print the outcome."""
-    say(f"{done.system}: {done.out}")
-    say("")
-    rows = []
-    for line in done.report.lines:
-        lost = f"lost: {line.lost}" if line.where and line.lost else line.lost
-        number = "" if line.number is None else str(line.number)
-        first, *more = textwrap.wrap(line.what, WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
-        rows.append((first, number, "; ".join(filter(None, (line.where, lost)))))
-        rows += [(part, "", "") for part in more]
-    table(("what", "number", "where it went"), rows)
 
 
 def _labels(given: list[str]) -> dict[str, str]:
@@ -154,9 +130,7 @@ def restore(
     ],
     system: Annotated[str, typer.Option("--from", metavar=KNOWN, help="Format of SOURCE.")],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the dataset.")],
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Make a dataset from the format of another system.
 
     From l5kit only annotations are imported. The report says where everything went.
@@ -165,7 +139,6 @@ def restore(
     """
     from edgefirst_ros.export import restore as run
 
-    limits = limits_of(context, assignments)
-    with progress(quiet=as_json) as tell:
-        done = run(source, system, out, limits=limits, progress=tell)
-    finish(done, show, as_json=as_json)
+    limits = limits_of(context)
+    with report_progress(context) as tell:
+        return run(source, system, out, limits=limits, progress=tell)

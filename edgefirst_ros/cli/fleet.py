@@ -3,50 +3,43 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from edgefirst_ros.cli.options import (
-    AS_JSON,
     CONFIG,
-    SET,
-    SET_GROUPING,
     Group,
     command_of,
-    print_groups,
+    load_settings,
+    report_progress,
     rule_of,
-    texts_of,
+    wants_json,
 )
-from edgefirst_ros.cli.output import (
-    EVERY,
-    LINE_EVERY,
-    describe_time,
-    finish,
-    one_line,
-    progress,
-    say,
-    say_notes,
+from edgefirst_ros.cli.output import EVERY, LINE_EVERY, Result, Said, describe_time, one_line, size_of
+from edgefirst_ros.errors import (
+    DatasetError,
+    ObjectStoreError,
+    Text,
+    UsageError,
+    counted,
+    need,
+    printable,
     show_path,
-    size_of,
-    table,
 )
-from edgefirst_ros.cli.report import print_reported
-from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError, counted, need, printable
 from edgefirst_ros.export import SYSTEMS
 
 if TYPE_CHECKING:
     from edgefirst_ros.fleet.converting import Conversion, FleetProgress
     from edgefirst_ros.fleet.datasets import FleetDataset
     from edgefirst_ros.fleet.state import Layout
-    from edgefirst_ros.report.run import Reported
 
 CLUSTER = typer.Option(
     metavar="ADDRESS|FILE", help="Scheduler of a Dask cluster: tcp://HOST:8786, tls://HOST:8786 or its scheduler file."
@@ -70,7 +63,6 @@ def convert(
     ],
     out: Annotated[str, typer.Option("-o", "--out", metavar="DST", help="Folder or s3://BUCKET/PREFIX.")],
     config: Annotated[Path | None, CONFIG] = None,
-    assignments: Annotated[list[str] | None, SET] = None,
     cluster: Annotated[str | None, CLUSTER] = None,
     workers: Annotated[int | None, WORKERS] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
@@ -78,8 +70,7 @@ def convert(
         bool, typer.Option("--retry-failed", help="Also retry recordings that failed or crashed before.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Convert many recordings, each to a dataset of its own.
 
     Writes DST/SETTINGS/SEQUENCE/NAME.zip with its tables, a state for each recording, and DST/catalogue.parquet.
@@ -88,19 +79,16 @@ def convert(
     Exit codes, over all given recordings: 0 all have a dataset, 1 no recording has one, 2 wrong usage, 3 some have a
     loss or failed (the table lists the reasons).
     """
-    from edgefirst_ros.config.load import load
     from edgefirst_ros.fleet.converting import Conversion
     from edgefirst_ros.fleet.dask_engine import dask_engine
     from edgefirst_ros.fleet.work import sweep
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a container interrupts the command
-    if cluster is not None and workers is not None:
-        raise UsageError("--cluster and --workers cannot be combined: the cluster has its own workers")
-    settings = load(config, texts=texts_of(context, assignments or ()), note=_note)
+    _refuse_both(cluster, workers)
+    settings = load_settings(context, config, _note)
     conversion = Conversion(sources, out, settings, scratch=scratch, retry_failed=retry_failed, note=_note)
     if dry_run:
-        _print_plan(conversion, as_json=as_json)
-        raise typer.Exit(0)
+        return Said(partial(_plan, conversion), partial(_plan_text, conversion))
     if conversion.plan.todo:
         need("fleet convert", "fleet", "distributed")
     _note(
@@ -109,7 +97,7 @@ def convert(
     )
     if conversion.plan.todo:
         try:
-            with dask_engine(cluster, workers) as engine, live(quiet=as_json) as report:
+            with dask_engine(cluster, workers) as engine, live(quiet=wants_json(context)) as report:
                 dashboard = engine.dashboard and f"; dashboard: {engine.dashboard}"
                 _note(f"{counted(engine.threads, 'thread')} on workers{dashboard}")
                 conversion.run(engine, report)
@@ -118,60 +106,64 @@ def convert(
             raise typer.Exit(130) from None
         finally:
             sweep(scratch)
-    finish(conversion, _print, as_json=as_json)
+    return Said(conversion.plain, partial(_converted, conversion), conversion.exit_code)
 
 
 def _note(text: str) -> None:
     print(printable(one_line(text)), file=sys.stderr, flush=True)
 
 
-def _print(conversion: Conversion) -> None:
+def _converted(conversion: Conversion) -> Text:
     from edgefirst_ros.fleet.state import KEPT
 
-    tally = conversion.tally
+    tally, layout = conversion.tally, conversion.layout
     if tally.failures:
-        table(
-            ("recording", "verdict", "why"),
-            [(s, v, w.splitlines()[0] if w else "") for s, v, w in sorted(tally.failures)],
-        )
+        yield _reasons("recording", sorted(tally.failures))
         more = tally.total - tally.verdicts["ok"] - tally.verdicts["not done"] - len(tally.failures)
         if more > 0:
-            say(f"and {more} more: edgefirst-ros fleet status {conversion.layout.root}")
-        say("")
+            yield f"and {more} more: edgefirst-ros fleet status {layout.root}"
+        yield ""
     if kept := sum(verdict in KEPT for verdict in conversion.plan.done.values()):
-        say(f"failed before, and not tried again: {counted(kept, 'recording')}; --retry-failed does")
+        yield f"failed before, and not tried again: {counted(kept, 'recording')}; --retry-failed does"
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(tally.verdicts.items()) if number)
-    say(f"{counted(tally.total, 'recording')}: {verdicts} ({tally.before} of them done before)")
-    say(f"datasets: {conversion.layout.datasets(conversion.hash)}")
-    say(f"catalogue: {conversion.layout.catalogue}")
+    yield f"{counted(tally.total, 'recording')}: {verdicts} ({tally.before} of them done before)"
+    yield f"datasets: {layout.datasets(conversion.hash)}"
+    yield f"catalogue: {layout.catalogue}"
     if tally.now and tally.seconds:
-        say(f"{tally.now} in {tally.seconds:.1f} s, {size_of(tally.bytes / tally.seconds)} of recordings a second")
+        yield f"{tally.now} in {tally.seconds:.1f} s, {size_of(tally.bytes / tally.seconds)} of recordings a second"
 
 
-def _print_plan(conversion: Conversion, *, as_json: bool) -> None:
+def _reasons(what: str, rows: Sequence[tuple[str, str, str | None]]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Return a table of verdicts; a reason does not repeat the name that its line begins with."""
+    plain = [(name, verdict, (why or "").split("\n")[0].removeprefix(f"{name}: ")) for name, verdict, why in rows]
+    return (what, "verdict", "why"), plain
+
+
+def _plan(conversion: Conversion) -> dict[str, Any]:
     plan, root = conversion.plan, conversion.layout
-    if as_json:
-        todo = [
-            {"source": s.uri, "size": s.size, "container": f"{root.dataset(conversion.hash, n)}/{n}.zip"}
-            for s in plan.todo
-            for n in [plan.names[s.uri]]
-        ]
-        say(json.dumps({"settings": conversion.hash, "todo": todo, "done": dict(plan.done)}, indent=1))
-        return
+    todo = [
+        {"source": s.uri, "size": s.size, "container": f"{root.dataset(conversion.hash, n)}/{n}.zip"}
+        for s in plan.todo
+        for n in [plan.names[s.uri]]
+    ]
+    return {"settings": conversion.hash, "todo": todo, "done": dict(plan.done)}
+
+
+def _plan_text(conversion: Conversion) -> Text:
+    plan, root = conversion.plan, conversion.layout
     if plan.todo:
-        rows = [
-            (s.uri, f"{s.size / 1e6:.1f}", str(root.dataset(conversion.hash, plan.names[s.uri]))) for s in plan.todo
-        ]
-        table(("to do", "MB", "becomes"), rows)
-    size = sum(source.size for source in plan.todo)
-    say(f"{len(plan.todo)} to do ({size_of(size)}), {conversion.tally.before} done before; dry run: no file changes")
+        yield (
+            ("to do", "MB", "becomes"),
+            [(s.uri, f"{s.size / 1e6:.1f}", f"{root.dataset(conversion.hash, plan.names[s.uri])}") for s in plan.todo],
+        )
+    size = size_of(sum(source.size for source in plan.todo))
+    yield f"{len(plan.todo)} to do ({size}), {conversion.tally.before} done before; dry run: no file changes"
 
 
 def status(
     place: Annotated[str, PLACE],
     where: Annotated[str | None, WHERE] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every recording.")] = False,
-) -> None:
+) -> Result:
     """Show the recordings of a fleet by settings and verdict, and the failed ones.
 
     Reads the state files, and rewrites DST/catalogue.parquet where it is older than they are.
@@ -192,48 +184,39 @@ def status(
         write_catalogue(layout, states)
     except ObjectStoreError as error:  # reading it needs no right to write
         print(one_line(f"the catalogue stays as it is: {error}"), file=sys.stderr)
-    shown = ("settings", "software", "verdict", "samples", "bytes", "source", "error", "loss")
-    rows = states.choose(where, *([pl.exclude("members", "counts")] if as_json else shown))
+    rows = states.choose(where, pl.exclude("members", "counts"))
     usable = int(rows["verdict"].is_in(USABLE).sum())
     code = 0 if (rows["verdict"] == "ok").all() else 3 if usable else 1
-    if as_json:
-        plain: list[dict[str, Any]] = rows.to_dicts()
-        say(json.dumps({"out": str(layout.root), "recordings": plain, "exit_code": code}, indent=1))
-        raise typer.Exit(code)
-    summed = rows.group_by("settings", "software", "verdict").agg(
-        pl.len().alias("n"), pl.col("samples").sum(), pl.col("bytes").sum()
-    )
-    found = [
-        (settings, software, verdict, str(number), str(samples), f"{size / 1e6:.1f}")
-        for settings, software, verdict, number, samples, size in summed.sort("settings", "software", "verdict").rows()
-    ]
-    table(("settings", "software", "verdict", "recordings", "samples", "MB"), found)
-    bad = rows.filter(pl.col("verdict") != "ok").sort("source")
-    if len(bad):
-        say("")
-        listed = bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss"))
-        reasons = [
-            (source, verdict, (why or "").split("\n")[0].removeprefix(f"{source}: "))
-            for source, verdict, why in listed.rows()
-        ]
-        table(("recording", "verdict", "why"), reasons)
-        if len(bad) > LISTED:
-            say(f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all")
-    say("")
-    say(f"{usable} of {counted(len(rows), 'recording')} have a dataset")
-    say(f"catalogue: {layout.catalogue}")
-    raise typer.Exit(code)
+
+    def text() -> Text:
+        keys = ("settings", "software", "verdict")
+        summed = rows.group_by(keys).agg(pl.len().alias("n"), pl.sum("samples"), pl.sum("bytes")).sort(keys)
+        found = [(*map(str, row), f"{size / 1e6:.1f}") for *row, size in summed.rows()]
+        yield (*keys, "recordings", "samples", "MB"), found
+        bad = rows.filter(pl.col("verdict") != "ok").sort("source")
+        if len(bad):
+            yield ""
+            yield _reasons(
+                "recording", bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss")).rows()
+            )
+            if len(bad) > LISTED:
+                yield f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all"
+        yield ""
+        yield f"{usable} of {counted(len(rows), 'recording')} have a dataset"
+        yield f"catalogue: {layout.catalogue}"
+
+    return Said(lambda: {"out": str(layout.root), "recordings": rows.to_dicts(), "exit_code": code}, text, code)
 
 
 def validate(
+    context: typer.Context,
     place: Annotated[str, PLACE],
     where: Annotated[str | None, WHERE] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     cluster: Annotated[str | None, CLUSTER] = None,
     workers: Annotated[int | None, WORKERS] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Check every dataset of a fleet against the format and against its state file.
 
     Exit codes: 0 without errors (with --strict also without warnings), 1 otherwise, 2 wrong usage.
@@ -243,8 +226,7 @@ def validate(
 
     layout = Layout.of(place)
     datasets = finished_datasets(layout, where)
-    records = results(validate_one, layout, datasets, cluster, workers, quiet=as_json, strict=strict, scratch=scratch)
-    conclude(records, as_json=as_json)
+    return _run_each(context, validate_one, layout, datasets, cluster, workers, strict=strict, scratch=scratch)
 
 
 def merge(
@@ -258,10 +240,8 @@ def merge(
         typer.Option(metavar="B", min=1, help="Write shards NAME-000.zip, NAME-001.zip, ..., each of at most B bytes."),
     ] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
-    assignments: Annotated[list[str] | None, SET_GROUPING] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing datasets.")] = False,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Merge the datasets of a fleet to one, or to shards.
 
     Runs on this machine. Samples keep their groups, unless --split or --group assigns new ones.
@@ -271,10 +251,10 @@ def merge(
     from edgefirst_ros.fleet.datasets import finished_datasets, merge_fleet, of_one_kind
     from edgefirst_ros.fleet.state import Layout
 
-    rule = rule_of(context, assignments or ())
+    rule = rule_of(context)
     layout = Layout.of(place)
     datasets = of_one_kind(finished_datasets(layout, where))
-    with progress(quiet=as_json) as report:
+    with report_progress(context) as report:
         made = merge_fleet(
             layout,
             datasets,
@@ -287,24 +267,25 @@ def merge(
             progress=report,
         )
     code = max(merged.exit_code for _, merged in made)
-    if as_json:
-        listed = [
-            {"container": str(container), "samples": merged.samples, "sequences": len(merged.sequences)}
-            for container, merged in made
-        ]
-        say(json.dumps({"datasets": listed, "exit_code": code}, indent=1))
-        raise typer.Exit(code)
-    for container, merged in made:
-        say(f"{counted(merged.samples, 'sample')} of {counted(len(merged.sequences), 'dataset')} in {container}")
-        if merged.groups is not None:
-            print_groups(merged.groups)
-        say_notes(merged.notes)
-    if code:
-        say("finished with loss: see the notes above")
-    raise typer.Exit(code)
+    plain = [
+        {"container": str(container), "samples": merged.samples, "sequences": len(merged.sequences)}
+        for container, merged in made
+    ]
+
+    def text() -> Text:
+        for container, merged in made:
+            yield f"{counted(merged.samples, 'sample')} of {counted(len(merged.sequences), 'dataset')} in {container}"
+            if merged.groups is not None:
+                yield from merged.groups.text()
+            yield from (f"note: {note}" for note in merged.notes)
+        if code:
+            yield "finished with loss: see the notes above"
+
+    return Said(lambda: {"datasets": plain, "exit_code": code}, text, code)
 
 
 def export(
+    context: typer.Context,
     place: Annotated[str, PLACE],
     to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="Format to write.")],
     out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Output folder or s3://BUCKET/PREFIX.")],
@@ -315,8 +296,7 @@ def export(
     single_group: Annotated[
         bool | None, typer.Option("--single-group", help="For yolo: also drives without pictures in train or val.")
     ] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Write every dataset of a fleet in the format of another system.
 
     Each becomes OUT/NAME/..., those of nuscenes one set in OUT. OUT/NAME.export.json is written last and lists the
@@ -336,27 +316,17 @@ def export(
     if SYSTEMS[to].joins:
         if cluster is not None or workers is not None:
             raise UsageError(f"--cluster, --workers: {to} is written as one set, by this process")
-        with progress(quiet=as_json) as show:
+        with report_progress(context) as show:
             code = export_together(layout, datasets, to, target, scratch, show)
-        done = {"out": target, "datasets": len(datasets)}
-        say(json.dumps(done) if as_json else f"{counted(len(datasets), 'dataset')} in {show_path(out)}")
-        raise typer.Exit(code)
-    records = results(
-        export_one,
-        layout,
-        datasets,
-        cluster,
-        workers,
-        quiet=as_json,
-        format=to,
-        out=target,
-        options={} if single_group is None else {"single_group": single_group},
-        scratch=scratch,
-    )
-    conclude(records, as_json=as_json, partly=3)
+        plain = {"out": target, "datasets": len(datasets)}
+        return Said(lambda: plain, lambda: [f"{counted(len(datasets), 'dataset')} in {show_path(out)}"], code)
+    options = {} if single_group is None else {"single_group": single_group}
+    common = {"format": to, "out": target, "options": options, "scratch": scratch}
+    return _run_each(context, export_one, layout, datasets, cluster, workers, partly=3, **common)
 
 
 def report(
+    context: typer.Context,
     place: Annotated[str, PLACE],
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="X.html", readable=False, help="The table, with the pages beside it.")
@@ -365,15 +335,13 @@ def report(
     scratch: Annotated[str | None, SCRATCH] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pages that exist.")] = False,
     table_only: Annotated[bool, typer.Option("--table-only", help="Only the table, no pages.")] = False,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Write a table of the recordings of a fleet, and a page for each dataset.
 
     A recording without a dataset is a red row, by its URI and with the cause.
 
     Exit codes: 0 written, 1 no page written, 2 wrong usage, 3 some datasets are missing or cannot be read.
     """
-    from functools import partial
     from typing import cast
 
     from edgefirst_ros.dataset.objects.location import ObjectPath
@@ -398,14 +366,10 @@ def report(
         for dataset in datasets
     ]
     wanted += [Wanted(cast("Path", ObjectPath(uri)), uri, fetch=partial(_refuse, uri, why)) for uri, why in failed]
-    with progress(quiet=as_json) as tell:
+    with report_progress(context) as tell:
         done = report_all(wanted, out, overwrite=overwrite, table_only=table_only, progress=tell)
-
-    def show(done: Reported) -> None:
-        print_reported(done)
-        say(f"{len(datasets)} of {counted(len(wanted), 'recording')} have a dataset")
-
-    finish(done, show, as_json=as_json)
+    done.note = f"{len(datasets)} of {counted(len(wanted), 'recording')} have a dataset"
+    return done
 
 
 def _refuse(uri: str, why: str) -> NoReturn:
@@ -456,39 +420,40 @@ def describe(tally: FleetProgress) -> str:
     return ", ".join(parts)
 
 
-def results(
+def _run_each(
+    context: typer.Context,
     function: Callable[[dict[str, Any]], dict[str, Any]],
     layout: Layout,
     datasets: Sequence[FleetDataset],
     cluster: str | None,
     workers: int | None,
     *,
-    quiet: bool,
+    partly: int = 1,
     **options: Any,
-) -> list[Mapping[str, Any]]:
-    """Run `function` on each dataset; return its record of each, sorted by name."""
+) -> Result:
+    """Run `function` on each dataset; the exit code is `partly` if some are ok."""
     from edgefirst_ros.fleet.dask_engine import dask_engine
     from edgefirst_ros.fleet.datasets import for_each
 
+    _refuse_both(cluster, workers)
+    with dask_engine(cluster, workers) as engine, report_progress(context) as report:
+        found = for_each(engine, function, layout, datasets, lambda done, of: report("datasets", done, of), **options)
+        records = sorted(found, key=lambda record: str(record["name"]))
+    bad = [(one["name"], one["verdict"], str(one["why"])) for one in records if one["verdict"] != "ok"]
+    code = 0 if not bad else partly if len(bad) < len(records) else 1
+
+    def text() -> Text:
+        if bad:
+            yield _reasons("dataset", bad)
+            yield ""
+        yield f"{counted(len(records), 'dataset')}: {len(records) - len(bad)} ok, {len(bad)} not"
+
+    return Said(lambda: {"datasets": records, "exit_code": code}, text, code)
+
+
+def _refuse_both(cluster: str | None, workers: int | None) -> None:
     if cluster is not None and workers is not None:
         raise UsageError("--cluster and --workers cannot be combined: the cluster has its own workers")
-    with dask_engine(cluster, workers) as engine, progress(quiet=quiet) as report:
-        found = for_each(engine, function, layout, datasets, lambda done, of: report("datasets", done, of), **options)
-        return sorted(found, key=lambda record: str(record["name"]))
-
-
-def conclude(records: Sequence[Mapping[str, Any]], *, as_json: bool, partly: int = 1) -> None:
-    """Print the result of each dataset, and exit: 0 if all are ok, `partly` if some are, else 1."""
-    bad = [record for record in records if record["verdict"] != "ok"]
-    code = 0 if not bad else partly if len(bad) < len(records) else 1
-    if as_json:
-        say(json.dumps({"datasets": list(records), "exit_code": code}, indent=1))
-        raise typer.Exit(code)
-    if bad:
-        table(("dataset", "verdict", "why"), [(r["name"], r["verdict"], str(r["why"]).split("\n")[0]) for r in bad])
-        say("")
-    say(f"{counted(len(records), 'dataset')}: {len(records) - len(bad)} ok, {len(bad)} not")
-    raise typer.Exit(code)
 
 
 app = typer.Typer(
@@ -500,9 +465,5 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("convert", cls=command_of("fleet"))(convert)
-app.command("status")(status)
-app.command("validate")(validate)
-app.command("merge", cls=command_of("group"))(merge)
-app.command("export")(export)
-app.command("report")(report)
+for verb, uses in ((convert, "fleet"), (status, ""), (validate, ""), (merge, "group"), (export, ""), (report, "")):
+    app.command(verb.__name__, cls=command_of(uses, verb))(verb)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,17 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET_LIMITS, texts_of
-from edgefirst_ros.cli.output import explained, is_recording, one_line, progress, repeated, say, say_notes, table
-from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, listed
+from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, load_settings, wants_json
+from edgefirst_ros.cli.output import Result, Said, explained, is_recording, progress
+from edgefirst_ros.errors import EdgeFirstError, Text, UsageError, counted, listed
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
-    from edgefirst_ros.dataset import Dataset
-    from edgefirst_ros.dataset.summary import DatasetSummary
     from edgefirst_ros.messages import Message
-
 
 SECOND = 1_000_000_000
 
@@ -38,14 +34,9 @@ def info(
             help="Recordings and datasets: REC.mcap, a rosbag2 folder, OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.",
         ),
     ],
-    check_time: Annotated[
-        bool,
-        typer.Option("--check-time", help="Estimate offsets between the sensors of a recording from their content."),
-    ] = False,
+    check_time: Annotated[bool, CHECK_TIME] = False,
     config: Annotated[Path | None, CONFIG] = None,
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Show the content of a recording or a dataset.
 
     Of a recording: topics with rates, gaps and clocks, damage, and the results of a conversion: cameras with codec
@@ -54,107 +45,101 @@ def info(
 
     Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """
-    from edgefirst_ros.config.load import load
     from edgefirst_ros.dataset.objects.places import fetched, locate
     from edgefirst_ros.sources.inputs import is_rosbag2
     from edgefirst_ros.streams import RECORDINGS
 
-    settings = load(config, texts=texts_of(context, assignments or ()))
-    limits, found = settings.limits, []
-    for number, place in enumerate(locate(paths)):
-        if number and not as_json:
-            say("")
+    settings, found = load_settings(context, config), list[Any]()
+    for place in locate(paths):
         there = place.in_place  # of a dataset in a bucket directory and tables are enough
         with nullcontext([there]) if there is not None else fetched([place]) as (one,):
             plain = not place.objects or there is None
             if plain and (one.suffix in RECORDINGS or is_recording(one) or is_rosbag2(one)):
-                facts = recording_facts(one, settings, check_time=check_time, quiet=as_json)
-                found.append(facts) if as_json else print_recording(facts)
+                facts = recording_facts(one, settings, check_time=check_time, quiet=wants_json(context))
+                found.append(facts if wants_json(context) else recording_text(facts))
             elif check_time:
                 raise UsageError(f"--check-time: {one} is a dataset; expected its recording, which has all messages")
             else:
                 with explained(one):
-                    if as_json:
-                        found.append(dataset_facts(one, limits))
-                    else:
-                        print_dataset(one, limits)
-    if as_json:
-        say(json.dumps(found[0] if len(found) == 1 else found, indent=1))
+                    dataset = DatasetInfo(one, settings.limits)
+                    found.append(dataset.plain() if wants_json(context) else [*dataset.text()])
+
+    def text() -> Text:
+        for number, one in enumerate(found):
+            yield from [""] if number else []
+            yield from one
+
+    return Said(lambda: found[0] if len(found) == 1 else found, text)
 
 
 # ---- datasets ----------------------------------------------------------------------------------
-def dataset_facts(path: Path, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
-    """Return sequences, samples by sensor, annotations by label, and the metadata, ready for JSON."""
-    dataset, summary = _open(path, limits)
-    each, whole = summary.sequences, summary.whole
-    return {
-        "dataset": str(path),
-        "samples": whole.samples,
-        "sequences": {one.name: one.samples for one in each},
-        "start": {one.name: one.start for one in each if one.start is not None},
-        "duration_s": {one.name: one.timeline.duration for one in each if one.start is not None},
-        "place": _place(dataset),
-        "inputs": dict(whole.sensors),
-        "repeats": repeats_in(dataset),
-        "calibration": {one.name: one.calibration for one in each},
-        "groups": dict(whole.groups),
-        "labels": dict(whole.labels),
-        "by_sequence": summary.plain(),
-        "columns": dataset.annotation_columns,
-        "metadata": dataset.metadata,
-    }
+class DatasetInfo:
+    """Sequences, samples by sensor, annotations by label, and the metadata of a dataset."""
 
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+        from edgefirst_ros.dataset import Dataset
+        from edgefirst_ros.dataset.summary import summarize_dataset
 
-def _open(path: Path, limits: Limits) -> tuple[Dataset, DatasetSummary]:
-    from edgefirst_ros.dataset import Dataset
-    from edgefirst_ros.dataset.summary import summarize_dataset
+        self._path = path
+        self._dataset = Dataset(path, limits=limits)
+        self._summary = summarize_dataset(self._dataset)
+        sizes = [
+            part.container.size(s.member(kind))
+            for part in self._dataset.parts
+            for s in part.samples()
+            for kind in s.repeats
+        ]
+        self._repeats = len(sizes), sum(sizes)
+        places = [s.position for s in self._dataset.samples() if s.position is not None]
+        ends = [[min(values), max(values)] for values in zip(*(place[:2] for place in places), strict=True)]
+        self._place = dict(zip(("latitude", "longitude"), ends, strict=True)) if places else None
+        """Least and greatest latitude and longitude of the samples, degrees."""
 
-    dataset = Dataset(path, limits=limits)
-    return dataset, summarize_dataset(dataset)
+    def plain(self) -> dict[str, Any]:
+        """Return the content, ready for JSON."""
+        dataset, each, whole = self._dataset, self._summary.sequences, self._summary.whole
+        return {
+            "dataset": str(self._path),
+            "samples": whole.samples,
+            "sequences": {one.name: one.samples for one in each},
+            "start": {one.name: one.start for one in each if one.start is not None},
+            "duration_s": {one.name: one.timeline.duration for one in each if one.start is not None},
+            "place": self._place,
+            "inputs": dict(whole.sensors),
+            "repeats": dict(zip(("members", "bytes"), self._repeats, strict=True)),
+            "calibration": {one.name: one.calibration for one in each},
+            "groups": dict(whole.groups),
+            "labels": dict(whole.labels),
+            "by_sequence": self._summary.plain(),
+            "columns": dataset.annotation_columns,
+            "metadata": dataset.metadata,
+        }
 
+    def text(self) -> Text:
+        """Return sequences, messages, sensors, groups and labels: by sequence, then in sum."""
+        from edgefirst_ros.dataset.query import describe_repeats
 
-def _place(dataset: Dataset) -> dict[str, list[float]] | None:
-    """Return least and greatest latitude and longitude of the samples, degrees; None without positions."""
-    places = [s.position for s in dataset.samples() if s.position is not None]
-    if not places:
-        return None
-    latitudes, longitudes = zip(*((one.latitude, one.longitude) for one in places), strict=True)
-    return {"latitude": [min(latitudes), max(latitudes)], "longitude": [min(longitudes), max(longitudes)]}
-
-
-def repeats_in(dataset: Dataset) -> dict[str, int]:
-    """Return how many members repeat the message of the sample before, and their bytes."""
-    sizes = [
-        part.container.size(s.member(kind)) for part in dataset.parts for s in part.samples() for kind in s.repeats
-    ]
-    return {"members": len(sizes), "bytes": sum(sizes)}
-
-
-def print_dataset(path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Print sequences, messages, sensors, groups and labels of a dataset: by sequence, then in sum."""
-    dataset, summary = _open(path, limits)
-    whole = summary.whole
-    say(f"{path}: {counted(whole.samples, 'sample')} in {counted(len(summary.sequences), 'sequence')}")
-    say("")
-    table(*summary.sequence_table())
-    if (place := _place(dataset)) is not None:
-        (south, north), (west, east) = place["latitude"], place["longitude"]
-        say(f"place: latitude {south:.5f} to {north:.5f}, longitude {west:.5f} to {east:.5f}")
-    if whole.counts:
-        say("")
-        table(*summary.topic_table())
-    say("")
-    table(*summary.sensor_table())
-    repeats = repeats_in(dataset)
-    if repeats["members"]:
-        say("")
-        say(repeated(repeats["members"], repeats["bytes"]))
-    for what, number, found in (("group", "samples", whole.groups), ("label", "annotations", whole.labels)):
-        if found:
-            say("")
-            table(*summary.count_table(what, number))
-    say("")
-    say(f"annotation columns: {', '.join(dataset.annotation_columns)}")
+        summary, whole = self._summary, self._summary.whole
+        yield f"{self._path}: {counted(whole.samples, 'sample')} in {counted(len(summary.sequences), 'sequence')}"
+        yield ""
+        yield summary.sequence_table()
+        if self._place is not None:
+            (south, north), (west, east) = self._place.values()
+            yield f"place: latitude {south:.5f} to {north:.5f}, longitude {west:.5f} to {east:.5f}"
+        if whole.counts:
+            yield ""
+            yield summary.topic_table()
+        yield ""
+        yield summary.sensor_table()
+        if self._repeats[0]:
+            yield ""
+            yield describe_repeats(*self._repeats)
+        for what, number, found in (("group", "samples", whole.groups), ("label", "annotations", whole.labels)):
+            if found:
+                yield ""
+                yield summary.count_table(what, number)
+        yield ""
+        yield f"annotation columns: {', '.join(self._dataset.annotation_columns)}"
 
 
 MOST_LABELS = 80
@@ -272,16 +257,16 @@ def recording_facts(
     return facts
 
 
-def print_recording(facts: dict[str, Any]) -> None:
-    """Print the content of a recording, and the results of a conversion."""
+def recording_text(facts: dict[str, Any]) -> Text:
+    """Return the content of a recording, and the results of a conversion, for people."""
     when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
     if facts["start"] is not None:
         begin = datetime.fromtimestamp(facts["start"] / SECOND, timezone.utc)
         when = f"{facts['duration_s']:.1f} s from {begin:%Y-%m-%d %H:%M:%S} UTC"
-    say(f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {when}")
+    yield f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {when}"
     for damage in facts["damage"]:
-        say(f"{damage['file']}: damage at byte {damage['offset']}: {damage['what']}")
-    say("")
+        yield f"{damage['file']}: damage at byte {damage['offset']}: {damage['what']}"
+    yield ""
     rows = []
     for topic in facts["topics"]:
         clocks = topic["stamp_minus_log_time_s"]
@@ -293,57 +278,57 @@ def print_recording(facts: dict[str, Any]) -> None:
         rows.append(
             (name, str(topic["messages"]), f"{topic['hz']:.1f}", f"{topic['longest_gap_s']:.3f}", *told, topic["type"])
         )
-    table(("topic", "messages", "Hz", "longest gap, s", "header - log, s", "publish - log, s", "type"), rows)
-    say("")
+    yield ("topic", "messages", "Hz", "longest gap, s", "header - log, s", "publish - log, s", "type"), rows
+    yield ""
     for camera in facts["cameras"]:
         size = f"{camera['width']} x {camera['height']}" if camera["width"] else "no picture that can be decoded"
-        say(f"camera {camera['topic']}: {camera['codec'] or 'unknown codec'}, {size}")
+        yield f"camera {camera['topic']}: {camera['codec'] or 'unknown codec'}, {size}"
     if len(facts["cameras"]) > 1:
         options = " ".join(f"--reference-topic {camera['topic']}" for camera in facts["cameras"])
-        say(f"several cameras: convert with {options} for a sequence of each, or with one of them")
+        yield f"several cameras: convert with {options} for a sequence of each, or with one of them"
     if facts.get("labels"):
-        labels = one_line(listed(facts["labels"], MOST_LABELS))
-        say(f"the model knows {counted(len(facts['labels']), 'label')}: {labels}")
+        labels = listed(facts["labels"], MOST_LABELS)
+        yield f"the model knows {counted(len(facts['labels']), 'label')}: {labels}"
     if "reference" in facts:
-        say(
+        yield (
             f"samples would be made of {facts['reference']}; time base {facts['time_base']['base']}, "
             f"{counted(facts['segments'], 'segment')}; calibration {facts['calibration']}"
         )
         for topic, what in facts["time_base"]["topics"].items():
-            say(f"note: {topic}: {what}")
-        say_notes(facts["notes"])
+            yield f"note: {topic}: {what}"
+        yield from (f"note: {note}" for note in facts["notes"])
         for of in facts["unused_topics"]:
             from edgefirst_ros.sources.topics import option_of
 
             number = counted(of["count"], "message")
-            say(f"note: {of['topic']} is not used ({number}); to use it: {option_of(of['use'])}")
+            yield f"note: {of['topic']} is not used ({number}); to use it: {option_of(of['use'])}"
     else:
-        say(f"it cannot be converted as it is: {facts['convertible']}")
+        yield f"it cannot be converted as it is: {facts['convertible']}"
     for topic in facts["topics"]:
         if topic["undecodable"]:
-            say(f"{topic['topic']}: cannot be decoded: {counted(topic['undecodable'], 'message')}")
+            yield f"{topic['topic']}: cannot be decoded: {counted(topic['undecodable'], 'message')}"
     if "time_check" in facts:
-        print_time(facts["time_check"])
+        yield from time_text(facts["time_check"])
 
 
-def print_time(check: dict[str, Any]) -> None:
-    """Print offsets between sensors, drifts of their clocks, and lines for a rig."""
+def time_text(check: dict[str, Any]) -> Text:
+    """Return offsets between sensors, drifts of their clocks, and lines for a rig."""
     rows = []
     for pair in check["pairs"]:
         found = pair["seconds"], pair["uncertainty"], pair["confidence"]
         known = ("-",) * 3 if pair["why"] else map(format, found, ("+.3f", ".3f", ".2f"))
         note = f"unknown: {pair['why']}" if pair["why"] else "" if pair["certain"] else "too uncertain for a rig"
         rows.append((f"{pair['first']}, {pair['second']}", pair["motion"], *known, f"{pair['compared']:.1f}", note))
-    say("")
-    table(("sensors", "by", "offset, s", "+-, s", "confidence", "compared, s", "note"), rows)
-    say("")
+    yield ""
+    yield ("sensors", "by", "offset, s", "+-, s", "confidence", "compared, s", "note"), rows
+    yield ""
     drifts = [
         (key, *(("-", "-") if of["why"] else (f"{of['ppm']:+.1f}", f"{of['uncertainty']:.1f}")), of["why"])
         for key, of in check["drift"].items()
     ]
-    table(("clock", "drift, ppm", "+-, ppm", "note"), drifts)
+    yield ("clock", "drift, ppm", "+-, ppm", "note"), drifts
     for reference, offsets in check["offsets"].items():
-        say("")
-        say(f"lines for a rig, if the stamps of {reference} are right (not applied):")
+        yield ""
+        yield f"lines for a rig, if the stamps of {reference} are right (not applied):"
         for key, value in offsets.items():
-            say(f"  {key}: {{offset: {value}}}")
+            yield f"  {key}: {{offset: {value}}}"

@@ -4,18 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, finish, progress, say, say_notes
-from edgefirst_ros.errors import counted, listed
-
-if TYPE_CHECKING:
-    from edgefirst_ros.export.labels.labelling import Labelled
-
-SHOWN = 5
+from edgefirst_ros.cli.options import DATASET, limits_of, report_progress
+from edgefirst_ros.cli.output import Result, explained
 
 
 def label(
@@ -36,9 +30,7 @@ def label(
         bool, typer.Option("--skip-empty", help="Leave pictures that come without a label as they were.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the changes.")] = False,
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Import labels of other tools into the annotations of a dataset.
 
     Only NAME.arrow is rewritten; the table before stays as NAME.arrow.before-label. Pictures are matched by their
@@ -51,10 +43,10 @@ def label(
     from edgefirst_ros.dataset.objects.places import FETCH, one_on_disk, refuse_buckets
     from edgefirst_ros.export.labels.labelling import label as run
 
-    limits = limits_of(context, assignments)
+    limits = limits_of(context)
     refuse_buckets("label", [dataset, labels], FETCH)
-    with explained(dataset), one_on_disk(dataset) as found, progress(quiet=as_json) as tell:
-        done = run(
+    with explained(dataset), one_on_disk(dataset) as found, report_progress(context) as tell:
+        return run(
             Dataset(found, limits=limits),
             form,
             labels,
@@ -65,22 +57,3 @@ def label(
             dry_run=dry_run,
             progress=tell,
         )
-    finish(done, _print, as_json=as_json)
-
-
-def _print(done: Labelled) -> None:
-    say("dry run: no file changes" if done.dry_run else f"{done.arrow}: written")
-    say(f"imported {counted(done.annotations, 'annotation')} for {counted(done.pictures, 'sample')}")
-    say(f"{done.replaced} replaced, {done.matched} of them matched, {done.kept} unchanged")
-    if done.before is not None:
-        say(f"the table before: {done.before}")
-    if done.empty:
-        say(f"without labels: {counted(done.empty, 'picture')}" + (", unchanged" if done.skip_empty else ""))
-    if done.unmatched:
-        names = listed((repr(name[:80]) for name in done.unmatched), SHOWN)
-        say(f"no sample: {counted(len(done.unmatched), 'picture')} of the labels: {names}")
-    for reason, number in done.lost.items():
-        say(f"lost: {reason}: {number}")
-    for key, number in done.keys.items():
-        say(f"lost: key {key}, which has no place: {number}")
-    say_notes(done.notes)

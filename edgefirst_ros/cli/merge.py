@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_GROUPING, limits_of, print_groups, rule_of
-from edgefirst_ros.cli.output import explained, finish, progress, say, say_notes, show_path
-from edgefirst_ros.errors import UsageError, counted
-
-if TYPE_CHECKING:
-    from edgefirst_ros.dataset.merge import Merged
-    from edgefirst_ros.dataset.regroup import Regrouped
+from edgefirst_ros.cli.options import DATASET, limits_of, report_progress, rule_of
+from edgefirst_ros.cli.output import Result, explained
+from edgefirst_ros.errors import UsageError
 
 
 def merge(
@@ -30,10 +26,8 @@ def merge(
     layout: Annotated[
         str, typer.Option(metavar="zip|directory", help="One ZIP, or the same members as files.")
     ] = "zip",
-    assignments: Annotated[list[str] | None, SET_GROUPING] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Merge datasets into one.
 
     Members keep their bytes, tables are joined, label_index stays. Samples keep their groups, unless --split or --group
@@ -45,10 +39,10 @@ def merge(
     from edgefirst_ros.dataset.merge import merge as run
     from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
 
-    rule, limits = rule_of(context, assignments), limits_of(context, assignments)
+    rule, limits = rule_of(context), limits_of(context)
     refuse_buckets("merge", [out], "merge to a folder, or use fleet merge")
-    with explained(*datasets), on_disk(datasets) as found, progress(quiet=as_json) as report:
-        merged = run(
+    with explained(*datasets), on_disk(datasets) as found, report_progress(context) as report:
+        return run(
             found,
             out,
             name=name,
@@ -60,28 +54,12 @@ def merge(
             limits=limits,
             progress=report,
         )
-    finish(merged, _print, as_json=as_json)
-
-
-def _print(merged: Merged) -> None:
-    say(f"{counted(merged.samples, 'sample')} in {show_path(merged.paths.container)}")
-    for dataset, sequences in merged.sequences.items():
-        for old, new in sequences.items():
-            say(f"{dataset}: {old}" + (f" is now {new}" if new != old else ""))
-    if merged.groups is not None:
-        say("")
-        print_groups(merged.groups)
-    say_notes(merged.notes)
-    if merged.loss:
-        say("finished with loss: see the notes above")
 
 
 def split(
     context: typer.Context,
     datasets: Annotated[list[Path], DATASET],
-    assignments: Annotated[list[str] | None, SET_GROUPING] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Assign the samples of datasets to new groups.
 
     Only NAME.arrow of each is rewritten. Several datasets are split as one set of sequences. With --group only, other
@@ -92,17 +70,9 @@ def split(
     from edgefirst_ros.dataset.objects.places import FETCH, on_disk, refuse_buckets
     from edgefirst_ros.dataset.regroup import split as run
 
-    rule = rule_of(context, assignments)
+    rule = rule_of(context)
     if rule is None:
         raise UsageError("expected --split or --group, such as --split train=0.8,val=0.2")
     refuse_buckets("split", datasets, FETCH)
     with explained(*datasets), on_disk(datasets) as found:
-        done = run(found, rule, limits=limits_of(context, assignments))
-    finish(done, _print_split, as_json=as_json)
-
-
-def _print_split(done: Regrouped) -> None:
-    say(f"groups written to {counted(len(done.tables), 'table')}: {', '.join(map(show_path, done.tables))}")
-    say("")
-    print_groups(done.counts)
-    say_notes(done.counts.notes)
+        return run(found, rule, limits=limits_of(context))

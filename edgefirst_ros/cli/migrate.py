@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import finish, say, say_notes
-from edgefirst_ros.errors import DatasetError, UsageError, counted
-
-if TYPE_CHECKING:
-    from edgefirst_ros.dataset.migrate import Migration
+from edgefirst_ros.cli.options import limits_of
+from edgefirst_ros.cli.output import Result
+from edgefirst_ros.errors import DatasetError, UsageError
 
 
 def migrate(
@@ -48,9 +45,7 @@ def migrate(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Convert annotations to another schema version or file format.
 
     Exit codes: 0 complete, 1 no file written, 2 wrong usage, 3 values were lost (the report lists them).
@@ -63,7 +58,7 @@ def migrate(
     refuse_buckets("migrate", [target], "write to a folder, then upload the table")
     with one_on_disk(source) as found:
         _refuse_others(found, target)
-        report = run(
+        return run(
             found,
             target,
             to,
@@ -73,9 +68,8 @@ def migrate(
             pose_order=pose_order,
             box3d_axes=box3d_axes,
             overwrite=overwrite,
-            limits=limits_of(context, assignments),
+            limits=limits_of(context),
         )
-    finish(report, _print, as_json=as_json)
 
 
 def _refuse_others(source: Path, target: Path) -> None:
@@ -90,11 +84,3 @@ def _refuse_others(source: Path, target: Path) -> None:
         raise DatasetError(f"{source}: {found} of a dataset; {expected}")
     if not os.path.isdir(target.parent):
         raise DatasetError(f"{target}: no folder {target.parent}; make it first")
-
-
-def _print(report: Migration) -> None:
-    say(f"{report.out}: {counted(report.rows, 'row')}, {report.from_version} to {report.to_version}")
-    for what, values in (("changed", report.changed), ("lost", report.lost)):
-        for reason, number in values.items():
-            say(f"{what}: {number} x {reason}")
-    say_notes(report.notes)

@@ -7,7 +7,9 @@ The model is imported when the verb runs or prints its help, not for the list of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -16,45 +18,49 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from edgefirst_ros.cli.output import say, table
-from edgefirst_ros.errors import UsageError, counted
+from edgefirst_ros.cli.output import Report, Result, progress, say, show
+from edgefirst_ros.errors import UsageError
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
     from edgefirst_ros.config.load import SettingField
     from edgefirst_ros.dataset.grouping import GroupRule
-    from edgefirst_ros.dataset.regroup import GroupCounts
     from edgefirst_ros.limits import Limits
 
 
 DATASET = typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
 CONFIG = typer.Option(readable=False, help="YAML file with settings; options override it.")
-AS_JSON = typer.Option("--json", help="Print the outcome as JSON.")
-SET = typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as streams.radar.cube.tolerance=0.05.")
+JOIN = typer.Option("--join", help="All files are parts of one recording, in this order.")
+CHECK_TIME = typer.Option(
+    "--check-time", help="Estimate offsets between the sensors of a recording from their content."
+)
 LIMITS = ("limits.table_rows", "limits.unpacked_bytes")
 """Settings of every verb that reads datasets."""
-SET_LIMITS = typer.Option("--set", metavar="NAME=VALUE", help=f"{' or '.join(LIMITS)}, of tables and ZIPs.")
-SET_GROUPING = typer.Option(
-    "--set", metavar="NAME=VALUE", help=f"split_block or split_gap, s; {' or '.join(LIMITS)}, of tables and ZIPs."
-)
 READ = "read"
 """Verbs that read datasets: of the settings they use the limits only."""
+SET = {
+    READ: f"{' or '.join(LIMITS)}, of tables and ZIPs.",
+    "group": f"split_block or split_gap, s; {' or '.join(LIMITS)}, of tables and ZIPs.",
+}
+"""Help of `--set`, where it does not take any setting."""
 CHOSEN, USES = "edgefirst_ros.chosen", "edgefirst_ros.uses"
 
 
 class Command(TyperCommand):
-    """A verb. It has the options of the settings that it uses, before `--set`; its `--zenoh` needs no address."""
+    """A verb, which returns its result: it is printed as text or JSON, and its exit code is that of the command.
+
+    It has the options of the settings that it uses, `--set`, and `--json` if it has a result; its `--zenoh` needs no
+    address.
+    """
 
     uses: ClassVar[str] = ""
     """Tag of the settings that the verb uses (`setting`), or `READ`; empty: without settings."""
+    has_result: ClassVar[bool] = False
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters of the verb and those of the settings."""
-        own = super().get_params(ctx)
-        if not self.uses:
-            return own
-        place = [parameter.name for parameter in own].index("assignments")
-        return [*own[:place], *_parameters(self.uses), *own[place:]]
+        *own, shown_help = super().get_params(ctx)
+        return [*own, *_parameters(self.uses, self.has_result), shown_help]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as click does, with `peer` for a missing address of `--zenoh`.
@@ -80,11 +86,23 @@ class Command(TyperCommand):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the verb without the options of settings, which it gets by `texts_of`."""
-        if self.uses:
-            ctx.meta[CHOSEN] = {one.name: ctx.params.pop(one.name) for one in _parameters(self.uses)}
-            ctx.meta[USES] = self.uses
-        return super().invoke(ctx)
+        """Call the verb without the options of settings, which it gets by `texts_of`; print its result, and exit."""
+        names = [one.name for one in _parameters(self.uses, self.has_result)]
+        ctx.meta[CHOSEN], ctx.meta[USES] = {name: ctx.params.pop(name) for name in names}, self.uses
+        done: Result | None = super().invoke(ctx)
+        if done is not None:
+            say(json.dumps(done.plain(), indent=1)) if wants_json(ctx) else show(done.text())
+            raise typer.Exit(done.exit_code)
+
+
+def wants_json(context: typer.Context) -> bool:
+    """True if a verb's result is to be printed as JSON."""
+    return bool(context.meta[CHOSEN].get("as_json"))
+
+
+def report_progress(context: typer.Context) -> AbstractContextManager[Report]:
+    """Return a function that prints progress, as `progress` does; with JSON it prints no progress."""
+    return progress(quiet=wants_json(context))
 
 
 class Group(TyperGroup):
@@ -96,10 +114,9 @@ class Group(TyperGroup):
             formatter.write_dl([(name, (one.help or "").partition("\n")[0]) for name, one in self.commands.items()])
 
 
-@cache
-def command_of(uses: str) -> type[Command]:
-    """Return the class of verbs that use the settings with a tag."""
-    return type("Command", (Command,), {"uses": uses})
+def command_of(uses: str, function: Any) -> type[Command]:
+    """Return the class of a verb that uses the settings with a tag."""
+    return type("Command", (Command,), {"uses": uses, "has_result": function.__annotations__["return"] == "Result"})
 
 
 @cache
@@ -113,25 +130,26 @@ def settings_of(uses: str) -> Mapping[str, SettingField]:
     return {name: field for name, field in fields.items() if uses in field.schema["verbs"] or name in LIMITS}
 
 
-def limits_of(context: typer.Context, assignments: Sequence[str] | None) -> Limits:
+def limits_of(context: typer.Context) -> Limits:
     """Return the limits given by --set, else the defaults. Raises UsageError."""
-    from edgefirst_ros.config.load import load
-
-    return load(None, texts=texts_of(context, assignments or ())).limits
+    return load_settings(context).limits
 
 
-def looking_settings(context: typer.Context, config: Path | None, assignments: Sequence[str] | None) -> Settings:
+def load_settings(
+    context: typer.Context, config: Path | None = None, note: Callable[[str], None] = lambda text: None
+) -> Settings:
     """Return the settings by which recordings become samples, from a file and options. Raises UsageError."""
     from edgefirst_ros.config.load import load
-    from edgefirst_ros.sensors.picture_hook import prepare_hook
 
-    settings = load(config, texts=texts_of(context, assignments or ()))
+    settings = load(config, texts=texts_of(context), note=note)
     if settings.picture_hook is not None:
+        from edgefirst_ros.sensors.picture_hook import prepare_hook
+
         prepare_hook(settings.picture_hook, config)
     return settings
 
 
-def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, str]:
+def texts_of(context: typer.Context) -> dict[str, str]:
     """Return the settings that were given by options and by --set, as text by full name.
 
     Raises UsageError if one is not NAME=VALUE, is not used by the verb, or has an option too.
@@ -140,15 +158,15 @@ def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, st
     from edgefirst_ros.config.load import setting_fields
     from edgefirst_ros.config.values import GROUP
 
-    chosen: Mapping[str, str | bool | Sequence[str] | None] = context.meta[CHOSEN]
+    chosen: Mapping[str, Any] = context.meta[CHOSEN]
     used = settings_of(context.meta[USES])
     texts = {
         name: "true" if value is True else value if isinstance(value, str) else ",".join(value)
         for name, value in chosen.items()
-        if value or value == ""
+        if name in used and (value or value == "")
     }
     own = dict(texts)
-    for assignment in assignments:
+    for assignment in chosen["assignments"] or ():
         name, equals, text = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
@@ -163,10 +181,14 @@ def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, st
 
 
 @cache
-def _parameters(uses: str) -> Sequence[Any]:
+def _parameters(uses: str, has_result: bool) -> Sequence[Any]:
     """Return the options of settings as parameters of click, made by typer from a function with as many parameters."""
     made = []
-    for name, field in settings_of(uses).items():
+
+    def add(name: str, kind: Any, default: object) -> None:
+        made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+
+    for name, field in settings_of(uses).items() if uses else ():
         if field.schema["option"] is None:
             continue
         default = field.schema.get("default")
@@ -176,9 +198,13 @@ def _parameters(uses: str) -> Sequence[Any]:
         given = typer.Option(field.flag, metavar=metavar, help=f"{field.schema['description']}{shown}.")
         several = list[str] | None if field.schema["repeated"] else str | None
         kind = Annotated[bool if switch else several, given]  # type: ignore[valid-type]
-        made.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False if switch else None, annotation=kind)
-        )
+        add(name, kind, False if switch else None)
+    if uses:
+        told = SET.get(uses, "Any setting, such as streams.radar.cube.tolerance=0.05.")
+        given = typer.Option("--set", metavar="NAME=VALUE", help=told)
+        add("assignments", Annotated[list[str] | None, given], None)
+    if has_result:
+        add("as_json", Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")], False)
 
     def options(**values: object) -> None:
         """Placeholder for the verb."""
@@ -190,20 +216,8 @@ def _parameters(uses: str) -> Sequence[Any]:
     return typer.main.get_command(app).params
 
 
-def rule_of(context: typer.Context, assignments: Sequence[str] | None) -> GroupRule | None:
+def rule_of(context: typer.Context) -> GroupRule | None:
     """Return the group rule given by options and --set, or None without any. Raises UsageError."""
-    from edgefirst_ros.config.load import load
     from edgefirst_ros.dataset.grouping import GroupRule
 
-    return GroupRule.of(load(None, texts=texts_of(context, assignments or ())))
-
-
-def print_groups(counts: GroupCounts) -> None:
-    """Print a table of the groups: samples, sensors and labels of each."""
-    rows = [
-        (f"{kind.what} {kind.name}".rstrip(), *(str(tally.get(kind, 0)) for tally in counts.groups.values()))
-        for kind in counts.kinds
-    ]
-    table(("group", *counts.groups), rows)
-    if counts.without:
-        say(f"without a group: {counted(counts.without, 'sample')}")
+    return GroupRule.of(load_settings(context))

@@ -3,30 +3,24 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar
-
-import typer
+from typing import Any, Protocol
 
 from edgefirst_ros.counts import UNITS
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, listed, printable
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, listed, printable
 
 
 def one_line(text: str) -> str:
     """Return text as it is printed, with line ends escaped: a name must not begin a line of its own."""
     return printable(text).replace("\n", "\\n")
-
-
-def show_path(path: str | os.PathLike[str]) -> str:
-    """Return a path relative to the current folder if it is in it, else as it is."""
-    text, here = os.fspath(path), os.getcwd()
-    return os.path.relpath(text, here) if text.startswith(os.path.join(here, "")) else text
 
 
 def say(text: str) -> None:
@@ -43,12 +37,6 @@ def say(text: str) -> None:
         raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
 
 
-def say_notes(notes: Iterable[str]) -> None:
-    """Print notes, a line each."""
-    for note in notes:
-        say(one_line(f"note: {note}"))
-
-
 class Result(Protocol):
     """Outcome of a verb."""
 
@@ -56,28 +44,27 @@ class Result(Protocol):
     def exit_code(self) -> int:
         """0 without a loss, 3 after one."""
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Any:
         """Return the outcome, ready for JSON."""
 
-
-AnyResult = TypeVar("AnyResult", bound=Result)
-
-
-def finish(done: AnyResult, show: Callable[[AnyResult], object], *, as_json: bool) -> NoReturn:
-    """Print the outcome of a verb, as JSON or by `show`, and exit with its exit code."""
-    if as_json:
-        say(json.dumps(done.plain(), indent=1))
-    else:
-        show(done)
-    raise typer.Exit(done.exit_code)
+    def text(self) -> Text:
+        """Return the outcome for people."""
 
 
-def repeated(members: int, size: int) -> str:
-    """Return in words how many members repeat the message of the sample before, their bytes, and what saves them."""
-    return (
-        f"repeated members: {members}, {size / 1e6:.1f} MB: a slower sensor's message serves several samples; "
-        "convert --no-reuse writes each once"
-    )
+@dataclass(frozen=True)
+class Said:
+    """Result of a verb that no other result describes."""
+
+    plain: Callable[[], Any]
+    text: Callable[[], Text]
+    exit_code: int = 0
+
+
+def show(text: Text) -> None:
+    """Print lines and tables."""
+    for one in text:
+        for line in [one_line(one)] if isinstance(one, str) else table(*one):
+            say(line)
 
 
 def size_of(number: float) -> str:
@@ -85,20 +72,28 @@ def size_of(number: float) -> str:
     return f"{number / 1e9:.2f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns, the first and the last one left-aligned, the others right-aligned."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table: the first and the last column left-aligned, the others right-aligned.
+
+    On a terminal that is too narrow for it, each row becomes a paragraph.
+    """
     cleaned = [[one_line(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[n]) for row in cleaned) for n in range(len(head))]
-    for row in cleaned:
-        cells = [
-            cell.rjust(width) if n and (n < len(row) - 1 or _is_number(rows, n)) else cell.ljust(width)
+    widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + 2 * len(head) - 2 > (columns := shutil.get_terminal_size().columns):
+        found = []
+        for name, *cells in cleaned[1:]:
+            told = zip(head[1:], cells, strict=True)
+            said = "; ".join(f"{what}: {cell}" if what else cell for what, cell in told if cell)
+            found += [name, *textwrap.wrap(said, columns, initial_indent="  ", subsequent_indent="  ")]
+        return found
+    numbers = [all(row[n].replace(".", "").replace(",", "").isdigit() for row in rows) for n in range(len(head))]
+    return [
+        "  ".join(
+            cell.rjust(width) if n and (n < len(row) - 1 or numbers[n]) else cell.ljust(width)
             for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        say("  ".join(cells).rstrip())
-
-
-def _is_number(rows: Sequence[Sequence[str]], column: int) -> bool:
-    return all(row[column].replace(".", "").replace(",", "").isdigit() for row in rows)
+        ).rstrip()
+        for row in cleaned
+    ]
 
 
 EVERY = 0.1

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.live import REC_ARGUMENTS, as_parameters, as_ros_arguments, run_node
-from edgefirst_ros.cli.options import texts_of
+from edgefirst_ros.cli.options import JOIN, texts_of
 
 
 def replay(
@@ -18,11 +18,8 @@ def replay(
         str | None, typer.Option("-o", "--out", help="Folder for the dataset; overrides parameter files.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the dataset; default: that of the recording.")] = None,
-    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    join: Annotated[bool, JOIN] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, as of convert.")
-    ] = None,
 ) -> None:
     """Convert recordings as a ROS 2 node.
 
@@ -38,7 +35,7 @@ def replay(
     from edgefirst_ros.config import Settings
     from edgefirst_ros.config.load import setting_fields
 
-    texts = texts_of(context, assignments or ())
+    texts = texts_of(context)
     texts |= {key: text for key, text in (("out", out), ("name", name)) if text}
     texts |= {key: "true" for key, wanted in (("join", join), ("overwrite", overwrite)) if wanted}
     lists = [key for key, field in setting_fields(Settings).items() if field.type is list]

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, looking_settings
-from edgefirst_ros.cli.output import finish, progress, say, table
-from edgefirst_ros.errors import counted
+from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, JOIN, load_settings, report_progress
+from edgefirst_ros.cli.output import Result
 
 
 def report(
@@ -32,16 +31,11 @@ def report(
         bool,
         typer.Option("--assume-forward", help="Where transforms are placeholders, assume a camera that looks along x."),
     ] = False,
-    check_time: Annotated[
-        bool,
-        typer.Option("--check-time", help="Estimate offsets between the sensors of a recording from their content."),
-    ] = False,
+    check_time: Annotated[bool, CHECK_TIME] = False,
     table_only: Annotated[bool, typer.Option("--table-only", help="Write only the table, no reports.")] = False,
-    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    join: Annotated[bool, JOIN] = False,
     config: Annotated[Path | None, CONFIG] = None,
-    assignments: Annotated[list[str] | None, SET] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Write an HTML report that shows whether a drive is good.
 
     One self-contained HTML file that makes no request. Recordings are shown as a conversion with the same
@@ -55,8 +49,8 @@ def report(
     refuse_buckets("report", [] if out is None else [out], "write the report to a folder")
     if out is None:
         refuse_buckets("report", paths, "-o X.html says where the report is written")
-    with on_disk(paths) as found, progress(quiet=as_json) as tell:
-        done = run(
+    with on_disk(paths) as found, report_progress(context) as tell:
+        return run(
             found,
             out,
             samples=samples,
@@ -66,24 +60,6 @@ def report(
             check_time=check_time,
             table_only=table_only,
             join=join,
-            settings=looking_settings(context, config, assignments),
+            settings=load_settings(context, config),
             progress=tell,
         )
-    finish(done, print_reported, as_json=as_json)
-
-
-def print_reported(done: Any) -> None:
-    """Print written files, and faults by dataset."""
-    if done.table is None:
-        (facts,) = done.facts
-        say(f"{done.pages[0]}: {facts['verdict']['level']}, {counted(facts['samples'], 'sample')}")
-        bad = [one for one in facts["verdict"]["checks"] if one["level"] != "green"]
-        if bad:
-            say("")
-            rows = [(one["level"], one["check"], one["where"], one["found"]) for one in bad]
-            table(("verdict", "what", "where", "found"), rows)
-        return
-    say(f"{done.table}: {counted(len(done.facts), 'row')}, {counted(len(done.pages), 'page')} beside it")
-    for one in done.facts:
-        if "error" in one:
-            say(f"{one['path']}: {one['error']}")

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, instead, say
-from edgefirst_ros.errors import printable
+from edgefirst_ros.cli.options import DATASET, limits_of
+from edgefirst_ros.cli.output import Result, Said, explained, instead
+from edgefirst_ros.errors import Text, printable
 
 
 def validate(
@@ -20,9 +19,7 @@ def validate(
     dataset: Annotated[Path, DATASET],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     repair: Annotated[bool, typer.Option("--fix", help="First repair the annotations where possible.")] = False,
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, AS_JSON] = False,
-) -> None:
+) -> Result:
     """Check a dataset against the format.
 
     Structure, names, headers, pictures, tables, and their consistency with each other.
@@ -32,30 +29,31 @@ def validate(
     """
     from edgefirst_ros.dataset.objects.places import FETCH, on_disk, refuse_buckets
     from edgefirst_ros.dataset.validate import validate as run
-    from edgefirst_ros.dataset.validate.fix import fix
+    from edgefirst_ros.dataset.validate.fix import Repairs, fix
+    from edgefirst_ros.dataset.validate.report import Report
 
-    limits = limits_of(context, assignments)
+    limits, done = limits_of(context), list[tuple[Path, Report, Repairs | None]]()
     if repair:
         refuse_buckets("validate --fix", [dataset], FETCH)
-    found, good = [], True
     with on_disk([dataset]) as paths:
         for path in paths:
             with explained(path):
-                done = fix(path, limits=limits) if repair else None
+                fixed = fix(path, limits=limits) if repair else None
             report = run(path, strict=strict, limits=limits)
-            good = good and report.ok
-            if as_json:
-                found.append(report.plain() | ({} if done is None else {"fix": done.plain()}))
-                continue
-            if len(paths) > 1:
-                say(f"{path.name}:")
-            if done is not None:
-                for (rule, what), number in sorted(done.changed.items()):
-                    say(f"{rule} fixed: {number} x {what}")
-                say(f"the table as it was: {done.kept}" if done.kept else "the dataset needs no fix")
-            say(report.to_text())
+            done.append((path, report, fixed))
             if not report.ok and (hint := instead(path)):
                 print(printable(hint), file=sys.stderr)
-    if as_json:
-        say(json.dumps(found[0] if len(found) == 1 else found, indent=2))
-    raise typer.Exit(0 if good else 1)
+
+    def text() -> Text:
+        for path, report, fixed in done:
+            if len(done) > 1:
+                yield f"{path.name}:"
+            if fixed is not None:
+                for (rule, what), number in sorted(fixed.changed.items()):
+                    yield f"{rule} fixed: {number} x {what}"
+                yield f"the table as it was: {fixed.kept}" if fixed.kept else "the dataset needs no fix"
+            yield from report.to_text().split("\n")
+
+    plain = [report.plain() | ({} if fixed is None else {"fix": fixed.plain()}) for _, report, fixed in done]
+    code = 0 if all(report.ok for _, report, _ in done) else 1
+    return Said(lambda: plain[0] if len(plain) == 1 else plain, text, code)

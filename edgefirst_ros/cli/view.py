@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import CONFIG, SET, looking_settings
+from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings
 from edgefirst_ros.cli.output import explained, one_line, progress, say
 from edgefirst_ros.errors import counted
 
@@ -29,9 +29,8 @@ def view(
         str | None, typer.Option(metavar="SENSORS", help="Show only these: camera,lidar.points,radar.targets,...")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --save.")] = False,
-    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    join: Annotated[bool, JOIN] = False,
     config: Annotated[Path | None, CONFIG] = None,
-    assignments: Annotated[list[str] | None, SET] = None,
 ) -> None:
     """Show a dataset or a recording in the rerun viewer.
 
@@ -50,7 +49,7 @@ def view(
             only=names,
             overwrite=overwrite,
             join=join,
-            settings=looking_settings(context, config, assignments),
+            settings=load_settings(context, config),
             progress=tell,
             say=say,
         )

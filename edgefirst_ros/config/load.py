@@ -125,10 +125,13 @@ def _field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
     return SettingField(path, schema, bool(choices))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean '...'?` with the nearest known name, or ""."""
+PAGE = "; docs/reference/settings.md lists the settings"
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = PAGE) -> str:
+    """Return `; did you mean '...'?` with the nearest known name; without one, where all are listed."""
     near = difflib.get_close_matches(name, list(known), 1, 0.4)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 def put(values: dict[str, Any], path: tuple[str, ...], value: object) -> None:

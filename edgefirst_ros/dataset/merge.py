@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.regroup import GroupCounts
 from edgefirst_ros.dataset.storage.zip_read import DEFLATED, Archive
 from edgefirst_ros.dataset.storage.zip_write import Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, counted
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png, rename_exif
 from edgefirst_ros.streams import form_of, of_column
@@ -60,6 +60,18 @@ class Merged:
             "loss": self.loss,
             "exit_code": self.exit_code,
         }
+
+    def text(self) -> Text:
+        yield f"{counted(self.samples, 'sample')} in {show_path(self.paths.container)}"
+        for dataset, sequences in self.sequences.items():
+            for old, new in sequences.items():
+                yield f"{dataset}: {old}" + (f" is now {new}" if new != old else "")
+        if self.groups is not None:
+            yield ""
+            yield from self.groups.text()
+        yield from (f"note: {note}" for note in self.notes)
+        if self.loss:
+            yield "finished with loss: see the notes above"
 
 
 def merge(

@@ -37,7 +37,7 @@ from edgefirst_ros.dataset.tables.write import (
     scores_lost,
     write_rows,
 )
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, Text, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.transforms import BASE, frames_from
 
@@ -86,6 +86,12 @@ class Migration:
             "notes": self.notes,
             "exit_code": self.exit_code,
         }
+
+    def text(self) -> Text:
+        yield f"{self.out}: {counted(self.rows, 'row')}, {self.from_version} to {self.to_version}"
+        for what, values in (("changed", self.changed), ("lost", self.lost)):
+            yield from (f"{what}: {number} x {reason}" for reason, number in values.items())
+        yield from (f"note: {note}" for note in self.notes)
 
 
 def migrate(

@@ -329,6 +329,14 @@ def repeats_of(
     return found
 
 
+def describe_repeats(members: int, size: int) -> str:
+    """Return in words how many members repeat the message of the sample before, their bytes, and what saves them."""
+    return (
+        f"repeated members: {members}, {size / 1e6:.1f} MB: a slower sensor's message serves several samples; "
+        "convert --no-reuse writes each once"
+    )
+
+
 def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
     """Return how many members of a dataset repeat the message of the sample before, and their bytes.
 

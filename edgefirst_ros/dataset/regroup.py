@@ -28,7 +28,7 @@ from edgefirst_ros.dataset.grouping import (
 from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, UsageError, listed
+from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 KEY = ["name", "frame"]
@@ -144,6 +144,16 @@ class GroupCounts:
                     notes.append(f"group {group} has no {names}, which another group has")
         return [*notes, self.missed] if self.missed is not None else notes
 
+    def text(self) -> Text:
+        """Return a table of samples, sensors and labels by group."""
+        rows = [
+            (f"{kind.what} {kind.name}".rstrip(), *(str(tally.get(kind, 0)) for tally in self.groups.values()))
+            for kind in self.kinds
+        ]
+        yield ("group", *self.groups), rows
+        if self.without:
+            yield f"without a group: {counted(self.without, 'sample')}"
+
     @property
     def plain(self) -> dict[str, dict[str, Any]]:
         """Counts ready for JSON."""
@@ -169,6 +179,13 @@ class Regrouped:
     def plain(self) -> dict[str, Any]:
         facts = {"tables": list(map(str, self.tables)), "groups": self.counts.plain}
         return facts | {"without_group": self.counts.without, "notes": self.counts.notes}
+
+    def text(self) -> Text:
+        tables = ", ".join(map(show_path, self.tables))
+        yield f"groups written to {counted(len(self.tables), 'table')}: {tables}"
+        yield ""
+        yield from self.counts.text()
+        yield from (f"note: {note}" for note in self.counts.notes)
 
 
 def split(

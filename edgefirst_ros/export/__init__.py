@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgefirst_ros import CallableModule
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, Text, UsageError
 from edgefirst_ros.export.output import LossReport
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ SYSTEMS |= {
 """The systems that are known, by name."""
 
 
+WIDTH = 40
+"""Width in characters of the column that names columns and sensors."""
+
+
 @dataclass(frozen=True)
 class Exported:
     """Outcome of an export or import: the folder `out`, and the loss report."""
@@ -105,6 +110,19 @@ class Exported:
     def plain(self) -> dict[str, Any]:
         """Return the outcome, ready for JSON."""
         return {"out": str(self.out), "exit_code": self.exit_code} | self.report.plain()
+
+    def text(self) -> Text:
+        """Return the place of every column and sensor, and the losses."""
+        yield f"{self.system}: {self.out}"
+        yield ""
+        rows = []
+        for line in self.report.lines:
+            lost = f"lost: {line.lost}" if line.where and line.lost else line.lost
+            number = "" if line.number is None else str(line.number)
+            first, *more = textwrap.wrap(line.what, WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+            rows.append((first, number, "; ".join(filter(None, (line.where, lost)))))
+            rows += [(part, "", "") for part in more]
+        yield ("what", "number", "where it went"), rows
 
 
 def export(

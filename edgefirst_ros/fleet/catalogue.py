@@ -79,7 +79,7 @@ class Catalogue:
             said = str(error).splitlines()[0].partition("; valid columns")[0]
             names = sorted(self.rows.collect_schema().names())
             wrong = re.search(r'column "(.+?)"', said)
-            near = nearest(wrong[1], names) if wrong else ""
+            near = nearest(wrong[1], names, "") if wrong else ""
             raise UsageError(f"--where {where!r}: {said}{near}; columns: {', '.join(names)}") from None
 
 

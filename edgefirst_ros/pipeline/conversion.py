@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
-from edgefirst_ros.errors import RecordingError, StorageError, UsageError, counted
+from edgefirst_ros.errors import RecordingError, StorageError, Text, UsageError, counted, show_path
 from edgefirst_ros.pipeline.facts import DatasetFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
@@ -171,6 +171,64 @@ class Outcome:
             "seconds_by_step": dict(self.steps),
             "cores": self.cores,
         }
+
+    def text(self) -> Text:
+        """Describe the outcome for people: sequences, topics, sensors, groups, notes.
+
+        Returns:
+            Lines, and tables as (head, rows).
+        """
+        from edgefirst_ros.dataset.query import count_repeats, describe_repeats
+        from edgefirst_ros.dataset.summary import APART
+
+        if self.refused is not None:
+            yield f"{counted(self.samples, 'sample')} in {show_path(self.paths.members_partial)}, unfinished"
+            yield from (f"note: {note}" for note in self.notes)
+            return
+        summary = self.summarize()
+        by_sensor = summary.whole.sensors
+        yield f"{counted(self.samples, 'sample')} in {show_path(self.paths.container)}"
+        yield f"tables: {show_path(self.paths.arrow)}, {show_path(self.paths.frames)}"
+        yield ""
+        if summary.is_several:
+            yield summary.sequence_table()
+            yield ""
+        head, rows = summary.topic_table()
+        yield head, rows
+        if any(row[-2] == "-" for row in rows):
+            yield APART
+        yield ""
+        yield summary.sensor_table()
+        modelled = [one for one in summary.sequences if one.sensors.get("model")]
+        if modelled:
+            done, samples = by_sensor["model"], sum(one.samples for one in modelled)
+            of = (
+                f" in {len(modelled)} of {len(summary.sequences)} sequences"
+                if len(modelled) < len(summary.sequences)
+                else ""
+            )
+            skipped = (
+                f"; it skipped {samples - done}: no boxes there does not mean background" if samples > done else ""
+            )
+            yield f"the model processed {done} of {counted(samples, 'sample')}{of}{skipped}"
+        if max(by_sensor.values(), default=0) > 1:  # else no members can repeat
+            members, size = count_repeats(self.paths)
+            if members:
+                yield describe_repeats(members, size)
+        if self.groups is not None:
+            yield ""
+            yield from self.groups.text()
+        yield ""
+        bases = sorted({base["base"] for base in self.time_bases.values()})
+        yield f"time base: {', '.join(bases)}"
+        if self.seconds:  # else it was already finished
+            speed = self.duration / self.seconds
+            if self.duration:
+                yield f"{self.duration:.1f} s of recording in {self.seconds:.1f} s, {speed:.1f} times real time"
+            yield ", ".join(f"{step} {value:.1f} s" for step, value in self.steps.items())
+        yield from (f"note: {note}" for note in self.notes)
+        if self.loss:
+            yield "finished with loss: see the notes and the column `not used` above"
 
 
 def convert(

@@ -18,7 +18,7 @@ from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset.names import check_path, find, locate
 from edgefirst_ros.dataset.objects.places import files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, need
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.page import page, table
 from edgefirst_ros.report.subject import check_container, tables_of
@@ -42,6 +42,8 @@ class Reported:
     table: Path | None
     facts: list[dict[str, Any]]
     """Facts of each page, in order; with `error` for what could not be read."""
+    note: str = ""
+    """Last line for people."""
 
     @property
     def exit_code(self) -> int:
@@ -53,6 +55,21 @@ class Reported:
         if self.table is None:
             return {**self.facts[0], "page": str(self.pages[0]), "exit_code": self.exit_code}
         return {"table": str(self.table), "reports": self.facts, "exit_code": self.exit_code}
+
+    def text(self) -> Text:
+        """Return the written files, and the faults by dataset."""
+        if self.table is None:
+            (facts,) = self.facts
+            yield f"{self.pages[0]}: {facts['verdict']['level']}, {counted(facts['samples'], 'sample')}"
+            bad = [one for one in facts["verdict"]["checks"] if one["level"] != "green"]
+            if bad:
+                yield ""
+                rows = [(one["level"], one["check"], one["where"], one["found"]) for one in bad]
+                yield ("verdict", "what", "where", "found"), rows
+            return
+        yield f"{self.table}: {counted(len(self.facts), 'row')}, {counted(len(self.pages), 'page')} beside it"
+        yield from (f"{one['path']}: {one['error']}" for one in self.facts if "error" in one)
+        yield from [self.note] if self.note else []
 
 
 @dataclass(frozen=True)

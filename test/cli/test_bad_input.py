@@ -16,8 +16,7 @@ import pytest
 
 import edgefirst_ros
 from edgefirst_ros.cli import output as progress_module
-from edgefirst_ros.cli.export import show
-from edgefirst_ros.cli.output import explained, instead
+from edgefirst_ros.cli.output import explained, instead, show
 from edgefirst_ros.errors import DatasetError, StorageError, counted
 from edgefirst_ros.export import Exported
 from edgefirst_ros.export.output import LossReport
@@ -321,5 +320,5 @@ def test_names_in_reports_are_not_cut(capsys):
     report = LossReport("roverd")
     name = "maivin-with-a-long-name-00000001_2018_08_02_16_15_20.frames.arrow"
     report.add(name, number=1, where="there")
-    show(Exported("roverd", Path("out"), report))
+    show(Exported("roverd", Path("out"), report).text())
     assert f"{name}       1  there" in capsys.readouterr().out

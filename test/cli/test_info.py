@@ -9,7 +9,8 @@ import pytest
 from bags import bag, messages, together, write
 
 from edgefirst_ros import convert
-from edgefirst_ros.cli.info import dataset_facts, print_recording, recording_facts
+from edgefirst_ros.cli.info import DatasetInfo, recording_facts, recording_text
+from edgefirst_ros.cli.output import show
 from edgefirst_ros.synthetic import START
 
 SMALL = {"seconds": 1, "size": (192, 96), "fps": 10.0, "gop": 5, "cube_shape": (1, 8, 2, 8), "lidar_points": 20}
@@ -25,7 +26,7 @@ def test_size_codec_and_labels(recording, capsys, codec, said):
     assert (camera["width"], camera["height"]) == (192, 96)
     assert said in camera["codec"]
     assert facts["labels"] == ["background", "car", "person", "truck"][: len(facts["labels"])]
-    print_recording(facts)
+    show(recording_text(facts))
     out = capsys.readouterr().out
     assert f"camera {facts['reference']}: {camera['codec']}, 192 x 96" in out
     assert f"the model knows {len(facts['labels'])} labels: {', '.join(facts['labels'])}" in out
@@ -39,7 +40,7 @@ def test_several_cameras_are_told_how_to_convert(recording, tmp_path, capsys):
             channel.topic = f"/{name}/camera/h264" if codec == "h264" else f"/{name}/camera/h265"
         streams.append(found)
     facts = recording_facts(bag(tmp_path / "both", together(*streams), [9]))
-    print_recording(facts)
+    show(recording_text(facts))
     out = capsys.readouterr().out
     assert "convert with --reference-topic /front/camera/h264 --reference-topic /rear/camera/h265 for a sequence" in out
     assert "camera /rear/camera/h265: h265, 192 x 96" in out
@@ -50,7 +51,7 @@ def test_a_camera_without_a_picture_is_said(recording, tmp_path, capsys):
     path = write(tmp_path / "late.mcap", found[1:4])
     facts = recording_facts(path)
     assert facts["cameras"] == [{"topic": "/camera/h264", "codec": None, "width": None, "height": None}]
-    print_recording(facts)
+    show(recording_text(facts))
     assert "camera /camera/h264: unknown codec, no picture that can be decoded" in capsys.readouterr().out
 
 
@@ -58,7 +59,7 @@ def test_how_long_and_where_a_dataset_is(recording, tmp_path, command):
     import subprocess
 
     outcome = convert(recording(**SMALL), tmp_path)
-    facts = dataset_facts(outcome.paths.container)
+    facts = DatasetInfo(outcome.paths.container).plain()
     (name,) = facts["sequences"]
     assert facts["start"] == {name: START}
     assert facts["duration_s"] == {name: 0.9}

@@ -9,7 +9,7 @@ import pytest
 from unfinished_datasets import finish, leave, sample
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.cli.recover import _print
+from edgefirst_ros.cli.output import show
 from edgefirst_ros.dataset.recovery.recover import Recovery
 from edgefirst_ros.dataset.storage.zip_write import Lost
 
@@ -80,7 +80,7 @@ def test_places_beyond_those_listed_are_counted(unfinished, capsys):
     report = Recovery(unfinished, dry_run=False)
     for number in range(103):
         report.note(Lost(10 * number, 10 * number + 4, None, "no header of a member"))
-    _print(report)
+    show(report.text())
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("lost:")][-2:] == [
         "lost: no member at byte 990: no header of a member",

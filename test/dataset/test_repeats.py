@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.cli.info import DatasetInfo
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.query import count_repeats, repeats_of
 from edgefirst_ros.dataset.storage.zip_read import count_members
@@ -36,7 +36,7 @@ def test_a_sample_names_what_the_sample_before_has_too(path):
     repeated = [sample for sample in dataset.samples() if sample.repeats]
     assert {sample.name.partition("_")[0] for sample in repeated} == {"maivin-demo", "other"}
     size = sum(len(sample.read("lidar.pcd")) for sample in repeated)
-    assert dataset_facts(path)["repeats"] == {"members": len(repeated), "bytes": size}
+    assert DatasetInfo(path).plain()["repeats"] == {"members": len(repeated), "bytes": size}
     assert count_repeats(DatasetPaths(path.parent, path.stem)) == (len(repeated), size)
 
 

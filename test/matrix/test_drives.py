@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.convert import print_outcome
-from edgefirst_ros.cli.info import dataset_facts, print_dataset
+from edgefirst_ros.cli.info import DatasetInfo
+from edgefirst_ros.cli.output import show
 from edgefirst_ros.dataset.summary import ALL, summarize_dataset, summarize_tables
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.report.figures import rates
@@ -138,7 +138,7 @@ def test_every_reader_of_a_dataset_has_the_same_summary(made, tmp_path):
     members = summarize_dataset(Dataset(outcome.paths.container)).plain()
     shown = report([outcome.paths.container], tmp_path / "page.html", samples=0).facts[0]["sequences"]
     row = report([outcome.paths.out], tmp_path / "table.html", table_only=True).facts[0]["sequences"]
-    info = dataset_facts(outcome.paths.container)["by_sequence"]
+    info = DatasetInfo(outcome.paths.container).plain()["by_sequence"]
     assert info == members
     for name in truth.names:
         for key in ("samples", "start", "duration_s", "calibration", "skew_ms", "counts", "lost"):
@@ -151,7 +151,7 @@ def test_every_reader_of_a_dataset_has_the_same_summary(made, tmp_path):
 @pytest.mark.parametrize("verb", ["convert", "info"])
 def test_tables_tell_sequences_apart_and_end_with_their_sum(made, capsys, verb):
     outcome, truth = made
-    print_outcome(outcome) if verb == "convert" else print_dataset(outcome.paths.container)
+    show((outcome if verb == "convert" else DatasetInfo(outcome.paths.container)).text())
     lines = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
     topics = next(n for n, line in enumerate(lines) if "seen" in line)
     rows = [line for line in lines[topics + 1 :] if line[-1]][: lines[topics:].index([""]) - 1]
@@ -177,7 +177,7 @@ def test_tables_tell_sequences_apart_and_end_with_their_sum(made, capsys, verb):
 
 def test_the_model_is_judged_in_the_sequences_that_have_it(made, capsys):
     outcome, truth = made
-    print_outcome(outcome)
+    show(outcome.text())
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("the model processed")]
     own = truth.frames.with_columns(done=truth.frames["model_timestamp"].is_not_null())
     found = own.group_by("name").agg(pl.len(), pl.col("done").sum()).filter(pl.col("done") > 0)

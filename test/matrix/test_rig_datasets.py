@@ -22,7 +22,7 @@ from pose_recordings import ODOMETRY, add_messages, poses
 from same_dataset import adds_up, frames, members
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.cli.info import DatasetInfo
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge import merge
@@ -219,7 +219,7 @@ def test_datasets_added_up_have_all_of_it(rigged, recording, tmp_path):
 
 
 def test_info_and_summaries_count_each_sensor(rigged):
-    facts = dataset_facts(rigged.paths.container)
+    facts = DatasetInfo(rigged.paths.container).plain()
     assert {key: facts["inputs"][key] for key in SENSORS} == dict.fromkeys(SENSORS, 30)
 
 

@@ -13,7 +13,8 @@ from edgefirst.schemas import sensor_msgs
 from pose_recordings import ODOMETRY, add_messages, poses
 from shared_data import SHARED
 
-from edgefirst_ros.cli.info import print_time, recording_facts
+from edgefirst_ros.cli.info import recording_facts, time_text
+from edgefirst_ros.cli.output import show
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.pipeline.first_pass import walk
@@ -79,7 +80,7 @@ def test_nothing_can_be_told_without_motion_sensors_or_time(recording, capsys):
     assert short.pairs[0].offset.why == "too short: 0.5 s of both; 4 s are needed"
     assert short.drifts["camera"].why == "too short: 1 s; 10 s are needed"
     facts = recording_facts(recording(seconds=1, topics={"camera", "radar/targets"}, fps=10.0), check_time=True)
-    print_time(facts["time_check"])
+    show(time_text(facts["time_check"]))
     said = capsys.readouterr().out
     for sensor in ("imu", "lidar.points and no imu", "gps"):
         assert f"unknown: the recording has no {sensor}\n" in said

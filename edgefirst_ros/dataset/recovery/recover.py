@@ -42,8 +42,10 @@ from edgefirst_ros.errors import (
     InUseError,
     MessageError,
     StorageError,
+    Text,
     TooLargeError,
     counted,
+    show_path,
 )
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.exif import ExifFound, read_exif
@@ -256,7 +258,7 @@ class Recovery:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def text(self) -> str:
+    def sentence(self) -> str:
         """The outcome in one line."""
         if self.complete:
             return "all of it was complete"
@@ -311,6 +313,27 @@ class Recovery:
             for lost in self.lost
         ]
         return facts | {name: getattr(self, name) for name in names} | {"exit_code": self.exit_code}
+
+    def text(self) -> Text:
+        if self.complete:
+            yield f"{show_path(self.paths.container)} is complete"
+        else:
+            yield f"{show_path(self.paths.container)}{' (dry run: no file changes)' if self.dry_run else ''}"
+            numbers = {
+                "samples kept": self.samples,
+                "members kept": self.members,
+                "bytes skipped, damaged or cut": self.lost_bytes,
+                "rows of frames rebuilt": self.rows_rebuilt,
+                "of these with a stamp rounded to 2 s": self.unstamped,
+                "samples whose annotations may be lost": self.annotations_lost,
+                f"samples lost: in the {self.told_by} only": self.rows_dropped,
+                f"members lost: in the {self.told_by} only": self.members_missing,
+            }
+            yield ("what", "number"), [(what, str(number)) for what, number in numbers.items()]
+            yield from (f"lost: {lost.name or 'no member'} at byte {lost.start}: {lost.why}" for lost in self.lost)
+            if self.lost_stretches > len(self.lost):
+                yield f"lost: {self.lost_stretches - len(self.lost)} more places"
+        yield from (f"note: {note}" for note in self.notes)
 
 
 _LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -461,7 +484,7 @@ def recover_all(out: Path, say: Callable[[str], None]) -> None:
         except EdgeFirstError as error:
             say(f"{paths.container} is unfinished and cannot be completed: {error}")
         else:
-            say(f"completed {paths.container}, which was unfinished: {report.text}")
+            say(f"completed {paths.container}, which was unfinished: {report.sentence}")
 
 
 class _Recoverer:

@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.label_names import described, list_conflicts, pairs_o
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import annotating
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
+from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, nearest_first
 from edgefirst_ros.export.labels.pictures import LISTS, LabelRows, extent_of, size_of, stem_of
 from edgefirst_ros.export.output import LossReport
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 READERS = {"coco": ("coco", "read_coco"), "yolo": ("yolo", "read_yolo")}
 """{format: module and function that reads it}."""
+SHOWN = 5
+"""Pictures without a sample that are named."""
 CARRIED = {"coco": {"iscrowd", "ignore"}, "yolo": set[str]()}
 """Columns that every file of a format states, in addition to label and box."""
 ALWAYS = {"name", "frame", "timestamp", "label", "label_index", "box2d"}
@@ -86,6 +88,22 @@ class Labelled:
         facts = {"arrow": str(self.arrow)} | {name: getattr(self, name) for name in names}
         facts["before"] = None if self.before is None else str(self.before)
         return facts | {name: getattr(self, name) for name in ("keys", "unmatched", "lost", "notes")}
+
+    def text(self) -> Text:
+        """Return the numbers, and all losses."""
+        yield "dry run: no file changes" if self.dry_run else f"{self.arrow}: written"
+        yield f"imported {counted(self.annotations, 'annotation')} for {counted(self.pictures, 'sample')}"
+        yield f"{self.replaced} replaced, {self.matched} of them matched, {self.kept} unchanged"
+        if self.before is not None:
+            yield f"the table before: {self.before}"
+        if self.empty:
+            yield f"without labels: {counted(self.empty, 'picture')}" + (", unchanged" if self.skip_empty else "")
+        if self.unmatched:
+            names = listed((repr(name[:80]) for name in self.unmatched), SHOWN)
+            yield f"no sample: {counted(len(self.unmatched), 'picture')} of the labels: {names}"
+        yield from (f"lost: {reason}: {number}" for reason, number in self.lost.items())
+        yield from (f"lost: key {key}, which has no place: {number}" for key, number in self.keys.items())
+        yield from (f"note: {note}" for note in self.notes)
 
 
 def label(
