@@ -132,7 +132,7 @@ class BagRecording(Recording):
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
     ) -> Iterator[Message]:
-        """Yield the CDR messages of some topics in the order of their log times, as `Source.iter_messages` says."""
+        """Yield the CDR messages of some topics in the order of their log times, as `Recording.iter_messages` says."""
         if not self._walked:
             for _ in self.walk():
                 pass

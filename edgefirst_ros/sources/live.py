@@ -6,15 +6,14 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.errors import EdgeFirstError, RecordingError, counted
+from edgefirst_ros.errors import EdgeFirstError, RecordingError
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
-from edgefirst_ros.sources.source import Source, in_span, type_wanted
 from edgefirst_ros.sources.tiles import TileJoiner, parts_of, whole_of
 from edgefirst_ros.sources.topics import (
     INFO,
@@ -85,106 +84,6 @@ class CameraWait:
 
 Deliver = Callable[[Message, int, int, int], None]
 """Called with a message, when it came (time.monotonic_ns()), and how many were lost before it: known, and guessed."""
-HELD = 64 << 20
-"""Most bytes queued for a reader of `Inbox.iter_messages`; further messages are dropped and counted."""
-NAP = 0.1
-"""s between two checks of the clock by a reader without messages."""
-
-
-class Inbox:
-    """Passes each message to a callback that never blocks, and to the queues of readers.
-
-    Owns: `put` is called by the transport's threads, `iter_messages` by any; readers and their losses are changed under
-    the lock.
-    """
-
-    def __init__(self, deliver: Deliver) -> None:
-        self._deliver = deliver
-        self._readers: list[_Reader] = []
-        self._missed: Counter[str] = Counter()
-        self._changed = threading.Condition()
-        self._closed = False
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes of messages that readers did not fetch in time."""
-        with self._changed:
-            missed = sorted(self._missed.items())
-            return [f"{topic}: {counted(n, 'message')} left out, not fetched in time" for topic, n in missed]
-
-    def put(self, message: Message, now: int, lost: int, guessed: int = 0) -> None:
-        """Hand on a message that came at `now`, ns of time.monotonic_ns(); `lost` of its topic were lost before it.
-
-        `guessed`: how many more seem to be, by the stamps.
-        """
-        self._deliver(message, now, lost, guessed)
-        if not self._readers:
-            return
-        with self._changed:
-            for reader in self._readers:
-                if reader.wants(message) and not reader.add(message):
-                    self._missed[message.topic] += 1
-            self._changed.notify_all()
-
-    def iter_messages(
-        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
-    ) -> Iterator[Message]:
-        """Yield messages as they come from now on, as `Source.iter_messages` says; until `end` or `close`."""
-        reader = _Reader(topics, start, end)
-        with self._changed:
-            self._readers.append(reader)
-        return self._read(reader)
-
-    def _read(self, reader: _Reader) -> Iterator[Message]:
-        try:
-            while True:
-                with self._changed:
-                    while not reader.waiting and not self._closed and not reader.over():
-                        self._changed.wait(NAP)
-                    if not reader.waiting:
-                        return
-                    message = reader.take()
-                yield message
-        finally:
-            with self._changed:
-                self._readers.remove(reader)
-
-    def close(self) -> None:
-        """Let readers end once they have read all messages."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-
-class _Reader:
-    """Queue of one reader, with the topics and span it needs."""
-
-    def __init__(self, topics: Collection[str] | None, start: int | None, end: int | None) -> None:
-        self._topics = topics
-        self._span = start, end
-        self.waiting: deque[Message] = deque()
-        self._bytes = 0
-
-    def wants(self, message: Message) -> bool:
-        return type_wanted(self._topics, message.topic, message.schema) and in_span(message.log_time, *self._span)
-
-    def over(self) -> bool:
-        """True if no further message can be needed."""
-        return not in_span(time.time_ns(), None, self._span[1])
-
-    def add(self, message: Message) -> bool:
-        if self.waiting and self._bytes + len(message.data) > HELD:
-            return False
-        self.waiting.append(message)
-        self._bytes += len(message.data)
-        return True
-
-    def take(self) -> Message:
-        message = self.waiting.popleft()
-        self._bytes -= len(message.data)
-        return message
-
-
 USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
 """Message types of the device's topics."""
 
@@ -314,8 +213,8 @@ class Log(Protocol):
         """Log what cannot be recorded."""
 
 
-class LiveSource(Source):
-    """A `Source` of live messages of the topics that have a role; `refresh` must be called regularly.
+class LiveSource:
+    """Subscribes to the topics that have a role, and delivers their messages; `refresh` must be called regularly.
 
     A part whose topic does not come is given to one that would have it in a recording, while `roles` are in use.
     Owns: one thread calls `refresh` and `close`; only these change `topics`, `unused` and the roles; the transport's
@@ -327,7 +226,7 @@ class LiveSource(Source):
         self._transport = transport
         self._settings = settings
         self._roles = roles
-        self._inbox = Inbox(deliver)
+        self._deliver = deliver
         self._log = log
         self._types: dict[str, tuple[str, ...]] = {}
         self._names: dict[str, str] = {}
@@ -350,21 +249,6 @@ class LiveSource(Source):
     @property
     def topics(self) -> dict[str, str]:
         return {state.delivered_as: state.schema for state in self.states.values()}
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes of topics that are not recorded or cannot be received, and why."""
-        faults = [f"{s.name}: {what}" for s in self.states.values() for what in (s.fault, s.mixed) if what]
-        return [*(f"{topic}: {why}" for topic, why in self.unused.items()), *faults, *self._inbox.notes]
-
-    def iter_messages(
-        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
-    ) -> Iterator[Message]:
-        """Yield messages as they come from now on, as `Source.iter_messages` says; until `end` or `close`.
-
-        Messages not fetched in time are dropped, and reported by `notes`.
-        """
-        return self._inbox.iter_messages(topics, start, end)
 
     def refresh(self, now: float) -> None:
         """Look for topics that appeared, and for publishers that changed; `now` in s of time.monotonic()."""
@@ -464,7 +348,7 @@ class LiveSource(Source):
         number, lost = state.arrived(number, way.now, way.lost)
         state.guessed += way.guessed  # only one thread delivers where losses are guessed
         message = Message(state.delivered_as, state.schema, way.received, way.received, number, data)
-        self._inbox.put(message, way.now, lost, way.guessed)
+        self._deliver(message, way.now, lost, way.guessed)
 
     def _give_late_parts(self, topics: dict[str, str], now: float) -> dict[str, str]:
         """Assign roles to topics that came late, once these have settled; returns the topics that are too late."""
@@ -493,9 +377,8 @@ class LiveSource(Source):
         }
 
     def close(self) -> None:
-        """Close all subscriptions, and end `iter_messages`."""
+        """Close all subscriptions."""
         self._transport.close()
-        self._inbox.close()
 
 
 @dataclass(slots=True)

@@ -186,11 +186,6 @@ class McapRecording(Recording):
     def repeated(self) -> Counter[str]:
         return sum((file.walk.repeated for file in self._files), Counter())
 
-    @property
-    def ended(self) -> bool:
-        """True if every file has its end record, so is complete."""
-        return bool(self._files) and all(file.walk.ended for file in self._files)
-
     def walk(self) -> Iterator[Message]:
         """Read the recording from start to end and yield every CDR message once, in file order.
 
@@ -214,7 +209,7 @@ class McapRecording(Recording):
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
     ) -> Iterator[Message]:
-        """Yield the CDR messages of some topics in recorded order, as `Source.iter_messages` says.
+        """Yield the CDR messages of some topics in recorded order, as `Recording.iter_messages` says.
 
         Recorded order within a topic is that of `log_time`; sequence numbers put messages in order that are near each
         other (`order_topic`). Between topics it is file order, or that of `log_time` where the files are out of order.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of all message sources: a file, several joined files, or a running system."""
+"""Interface of all recordings: a file, or several joined files, in any container."""
 
 from __future__ import annotations
 
@@ -84,28 +84,6 @@ def _text(body: bytes, at: int) -> tuple[bytes, int]:
     return body[at + 4 : end], end
 
 
-class Source(Protocol):
-    """A source of CDR messages with topics and types."""
-
-    @property
-    def topics(self) -> Mapping[str, str]:
-        """Topics with CDR messages -> type, as far as known so far; a topic keeps its first type."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Notes to the user on damaged, lost and unused data, with the cause."""
-
-    def iter_messages(
-        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
-    ) -> Iterator[Message]:
-        """Yield messages in recorded order, or as they come; of a large source only a part is held in memory.
-
-        `topics`: names, or a mapping {topic: type} that takes messages of these types only; None: every topic.
-        `start` and `end`: log times in ns, from `start` to before `end`; None: no limit.
-        Raises RecordingError where the source cannot be read.
-        """
-
-
 class Damage(NamedTuple):
     """A part of a recording that could not be read; `loss` is False where it cannot have held messages."""
 
@@ -142,8 +120,8 @@ class RecordedFile(NamedTuple):
         return plain
 
 
-class Recording(Source, Protocol):
-    """A source that has an end, can be read again, and may be damaged."""
+class Recording(Protocol):
+    """A source of CDR messages with topics and types, that can be read again and may be damaged."""
 
     path: Path
     """Path of its first file."""
@@ -179,14 +157,18 @@ class Recording(Source, Protocol):
         return [damage for file in self.files for damage in file.damage]
 
     @property
-    def notes(self) -> Sequence[str]:
-        """The unreadable parts, in words; of several files with their names."""
-        named = len(self.files) > 1
-        return [f"{file.path.name + ': ' if named else ''}{damage}" for file in self.files for damage in file.damage]
-
-    @property
     def repeated(self) -> Mapping[str, int]:
         """{topic: messages that two of its files have}, as `walk()` found them; they are yielded once."""
+
+    def iter_messages(
+        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
+    ) -> Iterator[Message]:
+        """Yield messages in recorded order. Of a large one only a part is held in memory.
+
+        `topics`: names, or a mapping {topic: type} that takes messages of these types only; None: every topic.
+        `start` and `end`: log times in ns, from `start` to before `end`; None: no limit.
+        Raises RecordingError where the source cannot be read.
+        """
 
     def walk(self) -> Iterator[Message]:
         """Read everything once and yield every CDR message in the order in which it is stored.
@@ -205,7 +187,7 @@ def join_channels(files: Iterable[Mapping[int, Channel]]) -> Mapping[int, Channe
 
 
 def type_wanted(topics: Collection[str] | None, topic: str, schema: str) -> bool:
-    """True if messages of a topic and type are needed; `topics` as in `Source.iter_messages`."""
+    """True if messages of a topic and type are needed; `topics` as in `Recording.iter_messages`."""
     if topics is None:
         return True
     return topics.get(topic) == schema if isinstance(topics, Mapping) else topic in topics

@@ -211,14 +211,3 @@ def test_what_is_said_once_is_heard_whoever_spoke_before(system: System) -> None
     kept.publish(kept.msg_type())  # maybe before it knows of the subscription
     subscriptions = system.transport.subscriptions
     system.looks(source, lambda: system.came.count(("/tf_static", TRANSFORM)) > 1 and subscriptions["/tf_static"].kept)
-
-
-def test_a_running_system_is_iterated_like_a_recording(system: System) -> None:
-    camera, imu = system.publish(CAMERA, VIDEO), system.publish("/imu", IMU)
-    source = system.source()
-    messages = source.iter_messages({"/imu"})
-    for publisher in (camera, imu):
-        system.arrives(source, publisher)
-    source.close()
-    assert {(message.topic, message.schema) for message in messages} == {("/imu", IMU)}
-    assert source.topics == {CAMERA: VIDEO, "/imu": IMU}

@@ -95,7 +95,7 @@ def test_a_topic_of_another_type_has_no_part_and_is_told_once(settings):
     assert source.states.keys() == {CAMERA}
     told = f"/radar/cube: not recorded: its type is {CLOUD}, expected is {CUBE}"
     assert system.log == [("warning", told)]
-    assert source.notes == [told]
+    assert source.unused == dict([told.split(": ", 1)])
 
 
 def test_results_of_the_older_form_come_late_and_those_of_the_newer_one_too_late(settings):
@@ -147,38 +147,6 @@ def test_transforms_of_tf2_can_be_decoded(settings):
     content = decode(system.came[0][0])
     assert [part.child_frame_id for part in content.transforms] == [part.child_frame_id for part in sent]
     assert content.transforms[1].translation[0] == sent[1].transform.translation.x
-
-
-def test_a_reader_gets_what_it_wants_until_the_source_is_closed(settings):
-    system = System({CAMERA: VIDEO, "/imu": IMU})
-    source = system.source(settings)
-    source.refresh(0.0)
-    readers = [source.iter_messages(topics) for topics in (None, {"/imu"}, {"/imu": CLOUD})]
-    system.send(CAMERA, b"picture")
-    system.send("/imu", b"turn")
-    source.close()
-    assert [[m.data for m in reader] for reader in readers] == [[b"picture", b"turn"], [b"turn"], []]
-
-
-def test_a_reader_of_a_span_that_is_over_ends_by_itself(settings):
-    system = System({CAMERA: VIDEO})
-    source = system.source(settings)
-    source.refresh(0.0)
-    assert list(source.iter_messages(end=1)) == []
-
-
-def test_what_a_slow_reader_does_not_fetch_is_left_out_and_told(settings, monkeypatch):
-    monkeypatch.setattr(live, "HELD", 250)
-    system = System({CAMERA: VIDEO})
-    source = system.source(settings)
-    source.refresh(0.0)
-    reader = source.iter_messages()
-    for n in range(5):
-        system.send(CAMERA, bytes([n]) * 100)
-    source.close()
-    assert [m.data[0] for m in reader] == [0, 1]
-    assert source.notes == [f"{CAMERA}: 3 messages left out, not fetched in time"]
-    assert len(system.came) == 5
 
 
 # ---- hostile publishers ------------------------------------------------------------------------

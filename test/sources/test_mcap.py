@@ -63,7 +63,6 @@ def test_reads_what_the_mcap_library_reads(path, compression, chunked, crcs, ind
     assert first == second == expected
     assert len(expected) == 60
     assert recording.damage == []
-    assert recording.ended
     assert recording.size == recording.path.stat().st_size
     assert {(c.topic, c.schema, c.encoding, c.seen, c.definition) for c in recording.channels.values()} == {
         ("/a", "x/msg/Y", "cdr", 30, b"uint8 x"),
@@ -87,7 +86,6 @@ def test_a_recording_that_was_not_walked_is_walked_first(path, topics):
     recording = McapRecording(path)
     assert [m.data for m in recording.iter_messages(topics)] == [m.data for m in sent]
     assert recording.topics == {"/a": "x/msg/Y", "/b": "x/msg/Y"}
-    assert recording.notes == []
 
 
 def test_a_walk_that_was_broken_off_begins_anew(path):
@@ -271,7 +269,6 @@ def test_zeros_behind_the_last_chunk_are_no_loss(path, zeros):
     recording, found = walked(path, data[: last.end] + bytes(zeros))
     assert len(found) == 30
     assert [(d.offset, d.loss) for d in recording.damage] == [(last.end, False)]
-    assert not recording.ended
 
 
 # ---- flipped, overwritten, filled in -----------------------------------------------------
@@ -764,4 +761,3 @@ def test_an_end_of_data_before_the_last_chunk_is_not_believed(path):
     recording, found = walked(path, bytes(data))
     assert found == [m.data for m in sent]
     assert [d.offset for d in recording.damage] == [index.start]
-    assert recording.ended

@@ -269,7 +269,7 @@ def test_a_topic_of_another_type_is_named_and_not_used(car, ear):
     car.send("rt/imu", 3)
     one.has("/imu", [1, 3])
     one.look()
-    (note,) = [note for note in one.live.notes if note.startswith("rt/imu")]
+    note = one.live.states["rt/imu"].mixed
     assert f"1 message of {encoding_of(FIX)}" in note
     assert "1 message of application/json" in note
 
