@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,9 +42,10 @@ def play(
     pace = 1.0 if rate is None else rate
     if not (math.isfinite(pace) and 0.01 <= pace <= 100):
         raise UsageError(f"--rate: expected a number from 0.01 to 100, got {pace:g}")
+    from edgefirst_ros.nodes.play import PlayerSettings
     from edgefirst_ros.nodes.zenoh import play as run
 
-    raise typer.Exit(run(Path((arguments or [""])[0]), endpoint, rate=pace, loop=loop))
+    raise typer.Exit(run(PlayerSettings(recording=(arguments or [""])[0], rate=pace, loop=loop), endpoint))
 
 
 def _recording(given: list[str]) -> dict[str, str | list[str]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import rclpy
 import rclpy.task
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
@@ -31,10 +31,9 @@ from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.limits import keep_buffers
-from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, open_node, read
+from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, diagnostics, open_node, read
 from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState
-from edgefirst_ros.pipeline.health import Status
 from edgefirst_ros.sources.live import Log
 from edgefirst_ros.sources.ros import RosTransport, read_overrides
 
@@ -196,9 +195,7 @@ class CaptureNode(LifecycleNode):
         statuses = self.service.diagnose()
         if not rclpy.ok(context=self.context):
             return
-        array = DiagnosticArray(status=[_ros_status(status) for status in statuses])
-        array.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(array)
+        self._diagnostics.publish(diagnostics(self, statuses))
         self._look_for_namesake()
 
     def _look_for_namesake(self) -> None:
@@ -211,11 +208,6 @@ class CaptureNode(LifecycleNode):
                 "calls of its services may reach that one; name each with -r __node:=NAME"
             )
         self._has_namesake = found
-
-
-def _ros_status(status: Status) -> DiagnosticStatus:
-    values = [KeyValue(key=key, value=str(value)) for key, value in status.values.items()]
-    return DiagnosticStatus(level=bytes([status.level]), name=status.name, message=status.message, values=values)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from pydantic import BaseModel, ValidationError
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.exceptions import InvalidParameterValueException, NameValidationException
@@ -23,7 +24,8 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from edgefirst_ros.config.load import SettingField, explain, nearest, put, setting_fields
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import UsageError, printable
+from edgefirst_ros.pipeline.health import Status
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 AnyNode = TypeVar("AnyNode", bound=Node)
@@ -69,6 +71,18 @@ def open_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> AnyNode:
         return make()
     except (RuntimeError, ValueError, NameValidationException) as error:
         raise UsageError(f"ROS arguments: {error}") from None
+
+
+def diagnostics(node: Node, statuses: Sequence[Status]) -> DiagnosticArray:
+    """Return the message on /diagnostics of some statuses."""
+    array = DiagnosticArray()
+    array.header.stamp = node.get_clock().now().to_msg()
+    for one in statuses:
+        values = [KeyValue(key=printable(key), value=printable(str(value))) for key, value in one.values.items()]
+        array.status.append(
+            DiagnosticStatus(level=bytes([one.level]), name=one.name, message=printable(one.message), values=values)
+        )
+    return array
 
 
 def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
@@ -17,9 +17,10 @@ from rclpy.node import Node
 
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, counted, printable
-from edgefirst_ros.nodes.parameters import check, declare, open_node, read
+from edgefirst_ros.nodes.parameters import check, declare, diagnostics, open_node, read
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.conversion import Outcome, convert
+from edgefirst_ros.pipeline.health import HealthLevel, Status
 
 MODELS = (ReplaySettings, Settings)
 PERIOD = 1.0
@@ -70,7 +71,7 @@ class _Report:
             "percent_per_s": f"{100 * speed:.2f}",
             "eta_s": left,
         }
-        self._publish(DiagnosticStatus.OK, text, facts)
+        self._publish(HealthLevel.OK, text, facts)
         if now - self._logged >= LOG_EVERY:
             self._logged = now
             self._node.get_logger().info(printable(text))
@@ -92,23 +93,18 @@ class _Report:
         facts = {"step": "finished", "percent": "100.0", "samples": str(outcome.samples)}
         facts |= {"dataset": str(outcome.paths.container), "times_real_time": f"{speed:.2f}"}
         facts |= {f"note {n}": note for n, note in enumerate(outcome.notes[:MOST_NOTES], 1)}
-        self.last(DiagnosticStatus.WARN if outcome.loss or outcome.notes else DiagnosticStatus.OK, text, facts)
+        self.last(HealthLevel.WARN if outcome.loss or outcome.notes else HealthLevel.OK, text, facts)
 
-    def last(self, level: bytes, text: str, facts: dict[str, str]) -> None:
+    def last(self, level: HealthLevel, text: str, facts: dict[str, str]) -> None:
         """Publish a last status and wait until it is acknowledged."""
         while not self._publisher.get_subscription_count() and time.monotonic() < self._began + FAREWELL:
             time.sleep(0.02)
         self._publish(level, text, facts)
         self._publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
 
-    def _publish(self, level: bytes, text: str, facts: dict[str, str]) -> None:
+    def _publish(self, level: HealthLevel, text: str, facts: dict[str, str]) -> None:
         name = f"{self._node.get_fully_qualified_name()}: conversion"
-        values = [KeyValue(key=key, value=printable(value)) for key, value in facts.items()]
-        message = DiagnosticArray(
-            status=[DiagnosticStatus(level=level, name=name, message=printable(text), values=values)]
-        )
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        self._publisher.publish(message)
+        self._publisher.publish(diagnostics(self._node, [Status(level, name, text, facts)]))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -157,10 +153,10 @@ def _replay(node: Node, caught: list[int]) -> int:
     except _Stopped:
         text = f"stopped; unfinished files in {own.out} have names ending in .partial or .journal"
         node.get_logger().warning(printable(text))
-        report.last(DiagnosticStatus.WARN, text, {"step": "stopped"})
+        report.last(HealthLevel.WARN, text, {"step": "stopped"})
         return 128 + caught[0]
     except EdgeFirstError as error:
-        report.last(DiagnosticStatus.ERROR, str(error), {"step": "failed"})
+        report.last(HealthLevel.ERROR, str(error), {"step": "failed"})
         raise
     report.finished(outcome)
     return outcome.exit_code

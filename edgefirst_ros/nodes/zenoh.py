@@ -7,34 +7,29 @@ import contextlib
 import json
 import queue
 import re
+import signal
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError, counted
+from edgefirst_ros.errors import EdgeFirstError, UsageError
 from edgefirst_ros.limits import keep_buffers
 from edgefirst_ros.messages import Message, known_name
-from edgefirst_ros.nodes import play as playing
-from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
-from edgefirst_ros.nodes.play import Lateness
+from edgefirst_ros.nodes.play import FAR, Player, PlayerSettings
 from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals, check_capture
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY
+from edgefirst_ros.sources.source import Channel
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
-from edgefirst_ros.streams import CUBES
 
 DIAGNOSE_EVERY = 1.0
 """s between two diagnostics."""
 JSON = "application/json"
 TIMEOUT = "Timeout"
 """Zenoh's answer where a real one does not come in time."""
-WAIT = 10.0
-"""Longest wait for the first subscriber, s."""
 HIGH, LOW = ("radar/", "lidar/"), ("camera/info", "tf_static")
 """Prefixes of the device's topics with a higher priority than the camera, and with a lower one."""
 NAMESPACE = re.compile(r"[^/*$?#@\s]+(/[^/*$?#@\s]+)*")
@@ -157,45 +152,45 @@ def _answer(reply: Any) -> dict[str, Any]:
 
 
 # ---- playing -----------------------------------------------------------------------------------
-def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) -> int:
+class _Outlets:
+    """The publishers, by topic and type of the recording."""
+
+    def __init__(self, bus: Any) -> None:
+        self._bus = bus
+        self.output = VerbLog("play")
+        self._publishers: dict[tuple[str, str], Any] = {}
+
+    def open(self, channel: Channel) -> str:
+        key = channel.topic, channel.schema
+        if key not in self._publishers:
+            self._publishers[key] = publisher_of(self._bus, *key)
+        return ""
+
+    def subscribed(self) -> frozenset[str]:
+        return frozenset(topic for (topic, _), one in self._publishers.items() if one.matching_status.matching)
+
+    def publish(self, message: Message) -> None:
+        publisher = self._publishers.get((message.topic, message.schema))
+        if publisher is not None:
+            publisher.put(message.data)
+
+    def report(self, player: Player) -> None:
+        self.output.show(player.describe())
+
+    def show_time(self, at: int) -> int:
+        return FAR
+
+
+def play(settings: PlayerSettings, endpoint: str) -> int:
     """Publish the messages of a recording, or of a dataset, until its end or a signal; returns the exit code.
 
-    `rate`: seconds of the recording in one second. Raises RecordingError without messages to play.
+    Raises RecordingError without messages to play.
     """
-    caught: list[int] = []
-    log = VerbLog("play")
-    recording = open_playable(path)
-    if not [*times_of(recording)]:  # which finds the channels
-        raise RecordingError(f"{path}: it has no message that could be published")
+    caught: list[str] = []
+    player = Player(settings, lambda: caught[0] if caught else "")
     with session(endpoint) as bus:
-        catch_signals(caught.append)
-        channels = sorted(
-            {(c.topic, c.schema) for c in recording.channels.values() if c.readable and c.schema != CUBES}
-        )
-        publishers = {channel: publisher_of(bus, *channel) for channel in channels}
-        published, lateness = Counter[str](), Lateness()
-
-        def publish(message: Message) -> None:
-            publisher = publishers.get((message.topic, message.schema))
-            if publisher is not None:
-                publisher.put(message.data)
-                published[message.topic] += 1
-
-        def subscribed() -> frozenset[str]:
-            return frozenset(topic for (topic, _), one in publishers.items() if one.matching_status.matching)
-
-        def stopped() -> bool:
-            return bool(caught)
-
-        if not playing.wait_for_subscribers(subscribed, 1, WAIT, stopped) and not caught:
-            log.info("no subscriber; playing anyway")
-        again = True
-        while again and not caught:
-            messages = recording.iter_messages({topic for topic, _ in channels})
-            playing.play(messages, publish, rate=rate, stopped=stopped, lateness=lateness)
-            again = loop
-        number = f"{counted(published.total(), 'message')} of {counted(len(channels), 'topic')} published"
-        log.info("; ".join([number, lateness.describe()]))
+        catch_signals(lambda number: caught.append(signal.Signals(number).name))
+        player.play(_Outlets(bus))
     return 0
 
 

@@ -14,7 +14,7 @@ from zenoh_network import encoding_of, free_port, open_session, until  # noqa: E
 
 from edgefirst_ros.errors import RecordingError  # noqa: E402
 from edgefirst_ros.nodes import play as playing  # noqa: E402
-from edgefirst_ros.nodes import zenoh as module  # noqa: E402
+from edgefirst_ros.nodes.play import PlayerSettings  # noqa: E402
 from edgefirst_ros.nodes.zenoh import device_key, play  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
 from edgefirst_ros.streams import IMU  # noqa: E402
@@ -69,43 +69,44 @@ def drive(recording):
 def test_all_messages_come_once_as_the_device_sends_them(ear, drive, capsys):
     path, sent = drive
     ear.listen()
-    assert play(path, ear.address, rate=100.0) == 0
+    assert play(PlayerSettings(recording=str(path), rate=100.0), ear.address) == 0
     until(lambda: len(ear.came) == len(sent))
     assert ear.came == [("rt/imu", encoding_of(IMU), data) for data in sent]
-    assert f"{len(sent)} messages of 1 topic published" in capsys.readouterr().err
+    assert f"{len(sent)} messages of 1 topic in " in capsys.readouterr().err
 
 
 def test_a_loop_begins_anew_until_a_signal_comes(ear, drive):
     path, sent = drive
     ear.at = 2 * len(sent) + 3
     ear.listen()
-    assert play(path, ear.address, rate=20.0, loop=True) == 0
+    assert play(PlayerSettings(recording=str(path), rate=20.0, loop=True), ear.address) == 0
     came = [data for _, _, data in ear.came]
     assert len(came) >= ear.at
     assert came == (sent * (len(came) // len(sent) + 1))[: len(came)]
 
 
-def test_where_nobody_listens_it_is_played_all_the_same_and_said(ear, drive, monkeypatch, capsys):
-    monkeypatch.setattr(module, "WAIT", 0.1)
+def test_where_nobody_listens_it_is_played_all_the_same_and_said(ear, drive, capsys):
     path, sent = drive
-    assert play(path, ear.address, rate=100.0) == 0
+    assert play(PlayerSettings(recording=str(path), rate=100.0, wait_timeout=0.1), ear.address) == 0
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "edgefirst-ros play: no subscriber; playing anyway"
+    assert told[0] == "edgefirst-ros play: warning: 0 of 1 topics have a subscriber; playing all the same"
     assert f"{len(sent)} messages" in told[1]
 
 
 def test_a_signal_ends_the_wait_for_somebody_who_listens(ear, drive, monkeypatch, capsys):
     nap = lambda _: os.kill(os.getpid(), signal.SIGHUP)  # noqa: E731
-    monkeypatch.setattr(playing, "time", SimpleNamespace(monotonic_ns=time.monotonic_ns, sleep=nap))
-    assert play(drive[0], ear.address) == 0
-    assert capsys.readouterr().err.startswith("edgefirst-ros play: 0 messages of 1 topic published")
+    monkeypatch.setattr(
+        playing, "time", SimpleNamespace(monotonic=time.monotonic, monotonic_ns=time.monotonic_ns, sleep=nap)
+    )
+    assert play(PlayerSettings(recording=str(drive[0])), ear.address) == 0
+    assert capsys.readouterr().err.startswith("edgefirst-ros play: stopped by SIGHUP: 0 messages of 1 topic in ")
 
 
-def test_a_recording_without_a_message_cannot_be_played(tmp_path):
+def test_a_recording_without_a_message_cannot_be_played(ear, tmp_path):
     path = tmp_path / "empty.mcap"
     write_recording(path, Recipe(seconds=0.2, topics=frozenset({"imu"}), drop={"imu": tuple(range(1000))}))
     with pytest.raises(RecordingError, match=r"empty\.mcap: it has no message that could be published"):
-        play(path, "tcp/127.0.0.1:9")
+        play(PlayerSettings(recording=str(path)), ear.address)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
 from edgefirst_ros.nodes import player  # noqa: E402
 from edgefirst_ros.nodes.dataset_messages import open_playable, times_of  # noqa: E402
-from edgefirst_ros.nodes.player import message_type, profile, ros_name  # noqa: E402
+from edgefirst_ros.nodes.play import ros_name  # noqa: E402
+from edgefirst_ros.nodes.player import message_type, profile  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
