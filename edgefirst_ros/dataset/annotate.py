@@ -140,7 +140,6 @@ def _before(dataset: Written) -> Annotations:
 
 
 def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
-    """Return the new rows, read by the rules of the old ones' version. Raises UsageError for invalid values."""
     if "name" not in frame.columns:
         raise UsageError("the annotations have no column 'name', which says the sequence of each row")
     given = Annotations(before.path, source=_rows(frame, before.metadata))
@@ -220,7 +219,6 @@ def _refuse_two(rows: pl.DataFrame, name: str) -> None:
 
 
 def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) -> None:
-    """Write rows in the types of the version. Raises UsageError for columns that it does not have."""
     version = given.version
     known = schema.columns(version)
     bound = {column.name for column in schema.COLUMNS}

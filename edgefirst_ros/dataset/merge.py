@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,8 +126,8 @@ def merge(
         notes.append("labels were renumbered: category_metadata has the label_index of each")
     separate_ids(parts)
     metadata = merge_metadata(parts, notes)
-    tables = (part.frames for part in parts if part.frames is not None)
-    companions = schema.companions_of(name for table in tables for name in table.columns if name.endswith("_timestamp"))
+    stamped = (name for part in parts for name in part.frames.columns if name.endswith("_timestamp"))
+    companions = schema.companions_of(stamped)
     known = schema.frames_columns(companions)
     version = max(part.version for part in parts)
     writer = DatasetWriter(
@@ -144,15 +145,19 @@ def merge(
         failing.callback(writer.abort)
         for part in parts:
             with part.opened():
-                for key in _keys(part.dataset):
+                kept: list[Key] = []
+                for key in (sample.key for sample in part.dataset):
+                    if key.frame is None:
+                        place = part.dataset.container.path
+                        raise DatasetError(f"{place}: {key.name!r} has no frame number and cannot be merged")
                     row = _frames_row(part, key, known, companions)
                     if row is None:
-                        lost += 1
                         continue
+                    kept.append(key)
                     writer.write(_sample(part, key, row, layout))
                     if progress is not None:
                         progress(f"merging {part.dataset.paths.name}", writer.samples, total)
-                lost += _left_over(part, notes)
+                lost += _left_over(part, kept, notes)
         if not writer.samples:
             raise DatasetError("the datasets have no samples with rows of frames, so no dataset is written")
         failing.pop_all()  # from here on all data exists, and can be completed later
@@ -179,7 +184,8 @@ def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, s
                         f"{first} and {dataset.container.path} both have a sequence {sequence!r}; "
                         "use --rename to rename the second one"
                     )
-                new = _free(sequence, owners)
+                free = (safe_name(f"{sequence}-{number}") for number in itertools.count(2))
+                new = next(name for name in free if _folded(name) not in owners)
             owners[_folded(new)] = dataset
             names[sequence] = new
         found.append(names)
@@ -191,25 +197,11 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _free(sequence: str, owners: Mapping[str, Dataset]) -> str:
-    number = 2
-    while _folded(name := safe_name(f"{sequence}-{number}")) in owners:
-        number += 1
-    return name
-
-
 # ---- samples -------------------------------------------------------------------------------------
-def _keys(dataset: Dataset) -> Iterator[Key]:
-    for sample in dataset.samples():
-        if sample.frame is None:
-            raise DatasetError(f"{dataset.container.path}: {sample.name!r} has no frame number and cannot be merged")
-        yield sample.key
-
-
 def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: Sequence[str]) -> dict[str, Any] | None:
     """Return the frames row of a sample; None if it has no row with a stamp."""
     number = part.dataset.frame_rows.get(key)
-    if part.frames is None or number is None:
+    if number is None:
         return None
     row = {name: value for name, value in part.frames.row(number, named=True).items() if name in known}
     if row.get("timestamp") is None:
@@ -252,14 +244,10 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
     return [data] if own is None else (insert_png if kind.endswith("png") else insert_jpeg)(data, own)
 
 
-def _left_over(part: MergeInput, notes: list[str]) -> int:
-    """Note the rows of both tables that belong to no existing sample."""
-    dataset, companions = part.dataset, list[str]()
-    kept = [key for key in _keys(dataset) if _frames_row(part, key, ("timestamp",), companions) is not None]
-    without = len(dataset) - len(kept)
-    rows = pl.concat(
-        [part.keys, keys_of(part.frames, dataset.paths.frames)] if part.frames is not None else [part.keys]
-    )
+def _left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:
+    """Note the rows of both tables that belong to no sample that was `kept`."""
+    dataset, without = part.dataset, len(part.dataset) - len(kept)
+    rows = pl.concat([part.keys, keys_of(part.frames, dataset.paths.frames)])
     unknown = rows.unique().join(pl.DataFrame(kept, part.keys.schema, orient="row"), on=["name", "frame"], how="anti")
     if without:
         notes.append(

@@ -7,7 +7,6 @@ Rows stay in Arrow: as values of Python they would take fifty times the memory.
 from __future__ import annotations
 
 import io
-import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,7 +53,7 @@ RANDOM = 4
 
 @dataclass
 class MergeInput:
-    """One of the datasets that are merged."""
+    """One of the datasets that are merged. Raises DatasetError for one without a table of frames."""
 
     dataset: Dataset
     sequences: dict[str, str]
@@ -80,11 +79,14 @@ class MergeInput:
     object_ids: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        frames, limits = self.dataset.paths.frames, self.dataset.limits
-        there = os.path.lexists(frames)
-        file = TableFile(frames, limits) if there else None
-        self.frames = read_frames(file) if file else None
-        self.frames_metadata = frames_metadata(frames, file.metadata) if file else {}
+        limits, file = self.dataset.limits, self.dataset.table_files[1]
+        if file is None:
+            raise DatasetError(
+                f"{self.dataset.paths.frames}: not there; only datasets with a frames table can be merged, as it has "
+                "the stamps of the samples"
+            )
+        self.frames = read_frames(file)
+        self.frames_metadata = frames_metadata(file.path, file.metadata)
         self._rows: AnnotationRows | None = None
         self._path = path = annotation_path(self.dataset.paths.arrow)
         if path is None:
@@ -127,7 +129,6 @@ class MergeInput:
         self._rows = None
 
     def _classes(self) -> list[str] | None:
-        """Return the names of pixel values of masks of classes."""
         labels = parsed(self.metadata["labels"]) if "labels" in self.metadata else None
         if labels is not None and (not isinstance(labels, list) or not all(isinstance(one, str) for one in labels)):
             raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
@@ -418,10 +419,9 @@ ONCE = ("configuration", "software")
 def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, Any]:
     """Return the metadata of the frames: sources in one list, counts added up, the rest by sequence and dataset.
 
-    Adds to `notes` what differs. Raises DatasetError where a dataset has no table of frames, or metadata that are not
-    as the format says.
+    Adds to `notes` what differs. Raises DatasetError for metadata that are not as the format says.
     """
-    found = [_stored(part) for part in parts]
+    found = [part.frames_metadata for part in parts]
     counts, sources, sequences = Counts(), list[Any](), dict[str, dict[str, Any]]()
     for part, known in zip(parts, found, strict=True):
         try:
@@ -471,15 +471,6 @@ def _sequences(part: MergeInput, known: Mapping[str, Any], offset: int, taken: s
         moved = [offset + place for place in places if isinstance(place, int)] if isinstance(places, list) else []
         found[new] = {**facts, "sources": moved}
     return found
-
-
-def _stored(part: MergeInput) -> dict[str, Any]:
-    path = part.dataset.paths.frames
-    if part.frames is None:
-        raise DatasetError(
-            f"{path}: not there; only datasets with a frames table can be merged, as it has the stamps of the samples"
-        )
-    return part.frames_metadata
 
 
 def _time_base(parts: Sequence[MergeInput], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

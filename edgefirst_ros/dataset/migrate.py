@@ -168,7 +168,6 @@ def migrate(
 
 
 def _check_axes(annotations: Annotations, axes: str | None) -> None:
-    """Raise UsageError for axes that are unknown, or that the file states to be others."""
     if axes not in (None, "optical"):
         raise UsageError(f"--box3d-axes {axes!r}: optical is the only one to turn; files are in forward, left, up")
     stated = annotations.metadata.get("box3d_axes")
@@ -237,7 +236,6 @@ def _has_json(kind: pa.DataType) -> bool:
 def _count(
     annotations: Annotations, change: Change, columns: dict[str, Column], found: ColumnCounts, form: str, to: str
 ) -> None:
-    """Count values that the target stores differently, and those that it cannot store."""
     tally, filled = annotations.tally, found.filled
     polygons = filled.get("polygon", 0)
     for name in change.columns:

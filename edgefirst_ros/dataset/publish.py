@@ -160,7 +160,12 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
         _make_folder(paths.out)
         refuse_existing(paths, overwrite=overwrite)
         if paths.unfinished and not overwrite:
-            _refuse_unfinished(paths)
+            partial = paths.members_partial if paths.layout == "zip" else paths.folder_partial
+            os.close(reopen_path(partial, folder=paths.layout == "directory"))  # raises if a writer is at work on it
+            raise DatasetError(
+                f"{partial}: an unfinished dataset is in the way; complete it with edgefirst-ros recover, "
+                "or use --overwrite to replace it"
+            )
     if paths.layout == "zip":
         archive = ArchiveWriter(paths.members_partial)
         return archive, archive.hold()
@@ -196,13 +201,3 @@ def _make_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for folder in made:
         sync_folder(folder.parent)
-
-
-def _refuse_unfinished(paths: DatasetPaths) -> None:
-    """Raise InUseError if a writer is at work on the unfinished dataset, else DatasetError."""
-    partial_path = paths.members_partial if paths.layout == "zip" else paths.folder_partial
-    os.close(reopen_path(partial_path, folder=paths.layout == "directory"))
-    raise DatasetError(
-        f"{partial_path}: an unfinished dataset is in the way; complete it with edgefirst-ros recover, "
-        "or use --overwrite to replace it"
-    )

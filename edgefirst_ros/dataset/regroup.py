@@ -261,7 +261,6 @@ def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: Groups) -> None:
 
 
 def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Limits) -> None:
-    """Write the table of annotations at `path` with a new column `group`. Raises DatasetError."""
     table, known = TableFile(path, limits), pa.array([*dict.fromkeys(filter(None, column))], schema.TEXT)
     place, kept = _place(table.schema), [field for field in table.schema if field.name != "group"]
     fields = [*kept[:place], pa.field("group", schema.CATEGORY), *kept[place:]] if len(known) else kept

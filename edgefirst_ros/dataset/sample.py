@@ -15,15 +15,9 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import BySensor, Inputs, Key
-from edgefirst_ros.dataset.query import (
-    boxes_of,
-)
+from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sequences import SequenceCalibration
-from edgefirst_ros.errors import (
-    DatasetError,
-    EdgeFirstError,
-    text_of,
-)
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.streams import form_of, of_columns, of_kind
 
@@ -180,7 +174,6 @@ class Sample:
         return Pose(angles["yaw"], angles["pitch"], angles["roll"])
 
     def _own(self, column: str) -> Any:
-        """Return the value of a column of the annotations that is of the sample."""
         table, number = self.dataset.annotations, self.dataset.first_annotations.get(self.key)
         return table[column][number] if number is not None and column in table.columns else None
 
@@ -381,7 +374,6 @@ class Sample:
 
 
 def _points(data: bytes) -> NDArray[np.void]:
-    """Return the points of a PCD file; (height, width) if organised."""
     from edgefirst_ros.sensors.cloud import decode_grid
 
     points = decode_grid(data)

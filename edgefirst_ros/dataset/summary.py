@@ -330,7 +330,6 @@ def shares_of(groups: Mapping[str, int]) -> str:
 
 
 def _counted(rows: pl.DataFrame | None) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-    """Return samples by group and annotations by label of each sequence."""
     found: tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]] = {}, {}
     if rows is None or not {"name", "frame", "group", "label"} <= set(rows.columns):
         return found
@@ -351,7 +350,6 @@ def _counted(rows: pl.DataFrame | None) -> tuple[dict[str, dict[str, int]], dict
 def _whole(
     found: Sequence[Summary], timeline: Timeline, metadata: Mapping[str, Any], counted_apart: bool
 ) -> Iterator[Check]:
-    """Yield the checks that belong to no sequence."""
     number = sum(one.samples for one in found)
     yield Check("samples", Level.GREEN if number else Level.RED, counted(number, "sample"))
     if not counted_apart or not found:

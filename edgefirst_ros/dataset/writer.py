@@ -228,7 +228,6 @@ class DatasetWriter:
         self.committed = point.samples
 
     def _give_back_with(self, failing: ExitStack) -> None:
-        """Release members and lock if the writer cannot be created."""
         failing.callback(give_back, self._lock)
         failing.callback(self._members.abandon)
 

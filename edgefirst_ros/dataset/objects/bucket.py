@@ -276,7 +276,6 @@ class BucketStore:
                 patience.wait(error, self._name(key))
 
     def _if_there(self, key: str, request: Callable[[], T]) -> T | None:
-        """Do a request; None if the object does not exist."""
 
         def ask() -> T | None:
             try:
@@ -293,7 +292,6 @@ class BucketStore:
 
 
 def _slowly(path: Path, rate: int) -> Iterator[bytes]:
-    """Yield the bytes of a file, at most `rate` of them a second."""
     began, given = time.monotonic(), 0
     with path.open("rb") as file:
         while block := file.read(max(1, min(rate // 4, BLOCK))):

@@ -173,7 +173,11 @@ class FolderStore:
 @contextmanager
 def _made(partial: str, source: BinaryIO, linked: Path | None) -> Iterator[int]:
     """Make a new, synced file and yield it locked: a link to `linked` where the disk allows that, else a copy."""
-    there = linked is not None and _link(linked, partial)
+    there = False
+    with suppress(OSError):  # another disk, or one without links
+        if linked is not None:
+            os.link(linked, partial)
+            there = True
     with open(partial, "r+b" if there else "xb") as file:
         with suppress(OSError):  # a disk without locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,14 +186,6 @@ def _made(partial: str, source: BinaryIO, linked: Path | None) -> Iterator[int]:
             file.flush()
         os.fsync(file.fileno())
         yield file.fileno()
-
-
-def _link(path: Path, to: str) -> bool:
-    try:
-        os.link(path, to)
-    except OSError:  # another disk, or one without links
-        return False
-    return True
 
 
 def remove_partials(folder: Path, *, deep: bool = True) -> None:

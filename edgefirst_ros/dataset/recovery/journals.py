@@ -73,7 +73,6 @@ class Journals:
         return self._frames.batches(rows)
 
     def _read_annotations(self, path: Path) -> dict[int, int]:
-        """Return {number of rows up to the end of a batch: checksum of their samples}."""
         order, ends = 0, {0: 0}
         for batch, _ in self._batches(path, lambda _: ANNOTATION_ROWS):
             self._annotations.append_batch(batch)

@@ -72,28 +72,25 @@ class Rebuilt:
         self.samples = self.annotations = self.unstamped = 0
         self.per_sequence: dict[str, int] = {}
         self._without_picture: dict[tuple[str, int], int] = {}
-        self._in_frames = FrameSet()
+        self.in_frames = FrameSet()
+        """Samples that have a row of frames."""
         self._in_annotations = FrameSet()
         self._told: dict[tuple[str, int], tuple[Any, ...]] = {}
         """Stamp, size and position by the rows of annotations, of samples that have only these."""
         self.rows = Rows(ANNOTATION_ROWS)
         self.frames = Rows(schema.journal_schema(schema.frames_columns(companions)))
 
-    def know_frame(self, sequence: str, frame: int) -> None:
-        """Note a sample that has a frames row."""
-        self._in_frames.add(sequence, frame)
-
     def know_annotations(self, batch: pa.RecordBatch) -> None:
         """Note samples that have annotation rows; those with a frames row are noted before."""
         for row, key in enumerate(keys_of(batch)):
             self._in_annotations.add(*key)
-            if key not in self._in_frames and key not in self._told:
+            if key not in self.in_frames and key not in self._told:
                 self._told[key] = tuple(batch[name][row].as_py() for name in ("timestamp", "size", "location"))
 
     def take(self, member: Member, found: Found) -> None:
         """Rebuild the rows of a whole member's sample, if they are missing."""
         key = member.sequence, member.frame
-        if key in self._in_frames:
+        if key in self.in_frames:
             return
         if member.kind not in CAMERA.kinds:
             self._without_picture.setdefault(key, found.stamp)
@@ -124,7 +121,7 @@ class Rebuilt:
     def _add(self, sequence: str, frame: int, exif: ExifFound, size: tuple[int, int] | None, stamp: int) -> None:
         self.samples += 1
         self.per_sequence[sequence] = self.per_sequence.get(sequence, 0) + 1
-        self._in_frames.add(sequence, frame)
+        self.in_frames.add(sequence, frame)
         told, told_size, position = self._told.pop((sequence, frame), (None, None, None))
         if told is None and exif.stamp is not None and exif.stamp in _STAMPS:
             told = exif.stamp
@@ -132,7 +129,8 @@ class Rebuilt:
         row: dict[str, Any] = {"name": sequence, "frame": frame, "timestamp": stamp if told is None else told}
         row |= {"size": told_size or size, "latitude": None, "longitude": None, "orientation": None}
         latitude, longitude, altitude = exif.latitude, exif.longitude, exif.altitude
-        if position is not None and not _is_same((latitude, longitude), position):
+        exact = zip((latitude, longitude), position or (), strict=False)
+        if position is not None and not all(one is not None and abs(one - of) <= _SINGLE for one, of in exact):
             (latitude, longitude), altitude = position, None
         if latitude is not None and longitude is not None and abs(latitude) <= 90 and abs(longitude) <= 180:
             row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
@@ -140,12 +138,7 @@ class Rebuilt:
         self.annotate(row)
 
 
-def _is_same(exact: tuple[float | None, float | None], position: list[float]) -> bool:
-    return all(a is not None and abs(a - b) <= _SINGLE for a, b in zip(exact, position, strict=True))
-
-
 def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | None]:
-    """Return the EXIF facts of a picture, as far as it can be read."""
     for length in _HEADS if kind.endswith("jpeg") else (1 << 30,):
         head = found.head(length)
         try:
@@ -207,14 +200,12 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
 
 
 def _is_by_part(topics: Any) -> TypeGuard[dict[str, dict[str, str]]]:
-    """True if it is {sequence: {part: topic}}."""
     return isinstance(topics, dict) and all(
         isinstance(parts, dict) and all(isinstance(topic, str) for topic in parts.values()) for parts in topics.values()
     )
 
 
 def _is_counted(counts: Any) -> TypeGuard[dict[str, Any]]:
-    """True if it is {topic: {"seen", "written", "dropped": {reason: n}}}."""
     return isinstance(counts, dict) and all(
         isinstance(count, dict)
         and isinstance(count.get("dropped"), dict)
@@ -536,7 +527,7 @@ class _Recoverer:
         journals, report = self._journals, self._report
         for batch in self._frame_rows():
             for key in keys_of(batch):
-                rebuilt.know_frame(*key)
+                rebuilt.in_frames.add(*key)
         for batch in journals.annotations():
             rebuilt.know_annotations(batch)
         for found in self._dataset.members(verify=verify):
@@ -546,7 +537,8 @@ class _Recoverer:
                 if member is not None:
                     rebuilt.take(member, found)
             else:
-                self._lose(found)
+                report.note(found)
+                self._damaged += [found.name] if self._paths.layout == "directory" else []
         for batch in self._frame_rows():
             rows, lost = self._kept_frames(batch)
             report.members_missing += lost
@@ -564,11 +556,6 @@ class _Recoverer:
             report.rows_rebuilt, report.unstamped = rebuilt.samples, rebuilt.unstamped
         if not self._stays(self._paths.arrow):
             report.annotations_lost = rebuilt.annotations
-
-    def _lose(self, lost: Lost) -> None:
-        self._report.note(lost)
-        if self._paths.layout == "directory":
-            self._damaged.append(lost.name)
 
     def _note_journals(self) -> None:
         """Choose where journals that are not understood stay, beside the dataset under free names, and note it."""

@@ -191,7 +191,6 @@ class FolderMembers:
         return point
 
     def _present(self, row: dict[str, Any]) -> list[tuple[Member, str, Path]]:
-        """Return the members of a sample that exist, with their names and files."""
         root = self.writer.path
         found = present(root, row["name"], row["frame"], row)
         return [(member, file.relative_to(root).as_posix(), file) for member, file in found]

@@ -177,7 +177,6 @@ class Folder:
 
 
 def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
-    """Return (name, size in bytes) of the files in a folder and one level below, sorted by name."""
     found: list[tuple[str, int]] = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda item: item.name):

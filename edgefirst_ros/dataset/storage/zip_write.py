@@ -540,7 +540,6 @@ class _Checks:
 
 
 def _parts(data: memoryview, inflate: zlib._Decompress | None) -> Iterator[memoryview | bytes]:
-    """Yield the unpacked data in pieces of bounded size."""
     if inflate is None:
         yield data
         return
