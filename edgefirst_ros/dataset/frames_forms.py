@@ -99,16 +99,10 @@ class PoseSourceForm(_Form):
     child: str | None = None
 
 
-class OfSequence(_Form):
-    """Metadata of one sequence."""
-
-    sources: list[Count] | None = None
+class _Facts(_Form):
     camera_info: CameraInfo | None = None
     camera_infos: dict[str, CameraInfo | None] | None = None
     static_transforms: Transforms | None = None
-    calibration: str | None = None
-    sensor_frames: dict[str, str] | None = None
-    time_base: TimeBaseForm | None = None
     pose_frame: str | None = None
     pose_source: PoseSourceForm | None = None
     counts: dict[str, TopicCounts] | None = None
@@ -116,21 +110,22 @@ class OfSequence(_Form):
     missing: list[str] | None = None
 
 
-class FramesMetadata(_Form):
+class OfSequence(_Facts):
+    """Metadata of one sequence."""
+
+    sources: list[Count] | None = None
+    calibration: str | None = None
+    sensor_frames: dict[str, str] | None = None
+    time_base: TimeBaseForm | None = None
+
+
+class FramesMetadata(_Facts):
     """All metadata of a frames table; None for absent keys."""
 
     sources: list[SourceForm] | None = None
     configuration: dict[str, Any] | list[Any] | None = None
     software: dict[str, Any] | None = None
     time_base: TimeBases | None = None
-    camera_info: CameraInfo | None = None
-    camera_infos: dict[str, CameraInfo | None] | None = None
-    static_transforms: Transforms | None = None
-    pose_frame: str | None = None
-    pose_source: PoseSourceForm | None = None
-    counts: dict[str, TopicCounts] | None = None
     sequences: dict[str, OfSequence] | None = None
     merged: list[dict[str, Any]] | None = None
     left_out: list[LeftOut] | None = None
-    unused_topics: list[UnusedTopic] | None = None
-    missing: list[str] | None = None

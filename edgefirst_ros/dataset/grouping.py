@@ -8,7 +8,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -224,14 +224,7 @@ class GroupRule:
     @property
     def plain(self) -> dict[str, Any]:
         """The rule, ready for JSON."""
-        named = {group: list(globs) for group, globs in self.named.items()}
-        return {
-            "shares": dict(self.shares),
-            "named": named,
-            "stable": self.stable,
-            "block": self.block,
-            "gap": self.gap,
-        }
+        return asdict(self)
 
     @property
     def names(self) -> list[str]:

@@ -57,18 +57,15 @@ class Labels:
             return rows
         if "label_index" not in rows.columns:
             rows = rows.with_columns(pl.lit(None, pl.UInt64).alias("label_index"))
-        given: dict[int, str] = {}
-        for index, name in _pairs(rows):
-            if given.setdefault(index, name) != name:
-                raise UsageError(f"label_index {index} is both {given[index]!r} and {name!r}; expected one label")
-            if self.bound and self.names.get(index, name) != name:
+        pairs = _pairs(rows)
+        if conflicts := list_conflicts(pairs):
+            raise UsageError(f"{'; '.join(conflicts)}; expected one index a label")
+        given = dict(pairs)
+        for index, name in pairs if self.bound else ():
+            if self.names.get(index, name) != name:
                 raise UsageError(
                     f"label_index {index} is {self.names[index]!r} in this dataset, a row has it for {name!r}"
                 )
-        if len(set(given.values())) < len(given):
-            name = next(name for name in given.values() if list(given.values()).count(name) > 1)
-            indices = [index for index, other in given.items() if other == name]
-            raise UsageError(f"label {name!r} has the indices {indices}; expected one")
         self.names |= given
         place = {name: index for index, name in reversed(self.names.items())} | {n: i for i, n in given.items()}
         missing = rows.filter(pl.col("label").is_not_null() & pl.col("label_index").is_null())["label"]

@@ -191,15 +191,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            item
-            for one in level
-            for item in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
-            if isinstance(item, dict | list)
-        ]
-        if not level:
-            return False
-    return True
+def _is_deep(value: Any, left: int = DEEPEST) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    return not left or any(_is_deep(one, left - 1) for one in (value.values() if isinstance(value, dict) else value))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from edgefirst_ros.dataset.names import DatasetPaths
     from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.limits import Limits
 
 ALL = "all"
 """Name of the row that sums all sequences."""
@@ -287,7 +286,7 @@ def summarize_dataset(
         raise DatasetError(f"{dataset.paths.arrow}: {error}") from None
 
 
-def summarize_tables(paths: DatasetPaths, *, grouped: bool = True, limits: Limits | None = None) -> DatasetSummary:
+def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSummary:
     """Return the summary of a finished dataset by its tables only. Raises DatasetError where they cannot be read.
 
     `grouped`: with groups and labels, for which polars must be loaded.
@@ -296,17 +295,15 @@ def summarize_tables(paths: DatasetPaths, *, grouped: bool = True, limits: Limit
 
     from edgefirst_ros.dataset.sequences import frames_metadata
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
-    from edgefirst_ros.limits import DEFAULT_LIMITS
 
-    limits = limits or DEFAULT_LIMITS
-    table = TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None
+    table = TableFile(paths.frames) if os.path.lexists(paths.frames) else None
     timeline = Timeline.of_file(table) if table is not None else Timeline.empty()
     metadata = frames_metadata(paths.frames, table.metadata) if table is not None else {}
     rows = None
     if grouped:
         from edgefirst_ros.dataset.regroup import GroupRows
 
-        rows = GroupRows(paths, limits).annotations
+        rows = GroupRows(paths).annotations
     return summarize(timeline, metadata, stated_calibrations(metadata), rows=rows)
 
 

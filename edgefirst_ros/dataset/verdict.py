@@ -60,10 +60,7 @@ class CompanionStamps:
 
     def within(self, share: float) -> float:
         """Return the ns within which so large a share of its samples are, 0 to 1; between two of them by the line."""
-        place = share * (len(self.off) - 1)
-        low = int(place)
-        high = min(low + 1, len(self.off) - 1)
-        return float(self.off[low]) + (place - low) * float(self.off[high] - self.off[low])
+        return float(np.quantile(self.off, share))
 
 
 @dataclass(frozen=True)

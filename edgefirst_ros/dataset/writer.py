@@ -64,10 +64,6 @@ class CommitPace:
         """True if a commit is due `age` s after the last one; at a keyframe after half the time."""
         return (age * 2 if keyframe else age) >= self._due
 
-    def restart(self) -> None:
-        """Count from now."""
-        self._last = time.monotonic()
-
     @contextmanager
     def commit(self) -> Iterator[None]:
         """Measure the commit made inside, unless it fails."""
@@ -183,14 +179,13 @@ class DatasetWriter:
         self._schema, self._overwrite, self._fsync = schema, overwrite, fsync
         self._describe: Describe = describe or dict
         self._group_rule = group_rule
-        self._pace = CommitPace(flush_interval)
         self._earlier: _Earlier | None = None
         self._companions = list(companions)
         if unfinished is None:
             self._begin()
         else:
             self._go_on(unfinished)
-        self._pace.restart()
+        self._pace = CommitPace(flush_interval)
 
     def _begin(self) -> None:
         paths = self.paths

@@ -127,7 +127,7 @@ RING = [0.1, 0.1, 0.2, 0.1, 0.2, 0.2]
         ({"polygon": pl.Series([[[*RING, 1.0, float("nan")]], None, None])}, "polygon: rings"),
         ({"mask": pl.Series([b"no picture", None, None])}, "mask: no PNG"),
         ({"label_index": pl.Series([1, 1, 1])}, "label_index 1"),
-        ({"label_index": pl.Series([5, 6, 7])}, "'cat' has the indices"),
+        ({"label_index": pl.Series([5, 6, 7])}, "'cat' has the label_index"),
         ({"label_index": pl.Series([0, 1, 0])}, "label_index 0 is 'person' in this dataset"),
         ({"ignore": pl.lit(True)}, "schema 2026.04 has no column 'ignore'"),
         ({"group": pl.Series(["a", "b", "c"])}, "frame 4 .* has 2 values of group"),

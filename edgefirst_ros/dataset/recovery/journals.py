@@ -64,9 +64,9 @@ class Journals:
         """The last commit that was synced to disk."""
         return max((point for point in self.points if point.synced), key=lambda point: point.samples)
 
-    def annotations(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of annotations, all or the first `rows`."""
-        return self._annotations.batches(rows)
+    def annotations(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of annotations."""
+        return self._annotations.batches()
 
     def frames(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of frames, all or the first `rows`."""

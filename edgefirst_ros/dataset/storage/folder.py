@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.storage.lock import (
     sync_disk,
     write_at,
 )
-from edgefirst_ros.dataset.storage.space import StillThere
+from edgefirst_ros.dataset.storage.space import check_there
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.streams import of_columns, of_kind
 
@@ -53,7 +53,6 @@ class DirectoryWriter:
             if not reopen:
                 os.mkdir(path, 0o755)
             self._root = os.open(path, OPEN_FOLDER)
-        self._there = StillThere(path, self._root)
 
     def begin(self) -> None:
         self.seen.recent.clear()
@@ -109,7 +108,7 @@ class DirectoryWriter:
                 self._doubtful = True
                 sync_disk(self._root)
                 self._doubtful = False
-            self._there.check()
+            check_there(self.path, self._root)
         return self._bytes
 
     closing_bytes = 0

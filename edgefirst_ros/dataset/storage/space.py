@@ -68,17 +68,10 @@ def _file_system(path: Path) -> str:
     return ""
 
 
-class StillThere:
-    """Detects that an open file or folder is no longer the one at its path: removed, replaced or unmounted."""
-
-    def __init__(self, path: Path, fd: int) -> None:
-        self._path = path
-        self._fd = fd
-
-    def check(self) -> None:
-        """Raise OSError if it is not there any more."""
-        if not os.path.samestat(os.stat(self._path, follow_symlinks=False), os.fstat(self._fd)):
-            raise OSError(errno.ESTALE, "another file took its place")
+def check_there(path: Path, fd: int) -> None:
+    """Raise OSError if an open file or folder is no longer the one at its path: removed, replaced or unmounted."""
+    if not os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(fd)):
+        raise OSError(errno.ESTALE, "another file took its place")
 
 
 class NoRoomError(StorageError):

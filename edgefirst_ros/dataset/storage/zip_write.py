@@ -32,7 +32,7 @@ from edgefirst_ros.dataset.storage.lock import (
     sum_up,
     write_at,
 )
-from edgefirst_ros.dataset.storage.space import StillThere, largest_file
+from edgefirst_ros.dataset.storage.space import check_there, largest_file
 from edgefirst_ros.dataset.storage.zip_read import (
     CENTRAL,
     CENTRAL_MARK,
@@ -214,7 +214,6 @@ class ArchiveWriter:
                 if not reopen:
                     path.unlink(missing_ok=True)
                 raise
-        self._there = StillThere(path, self.fd)
         self._behind = WriteBehind(self.fd, piece=1)
 
     def begin(self) -> None:
@@ -297,7 +296,7 @@ class ArchiveWriter:
                 self._begin_sync()
                 os.fdatasync(self.fd)
                 self._synced, self._doubtful = self._offset, False
-            self._there.check()
+            check_there(self.path, self.fd)
         return self._offset
 
     def _begin_sync(self) -> None:
@@ -335,7 +334,7 @@ class ArchiveWriter:
                     end = write_at(self.fd, [memoryview(chunk)], end)
                 write_at(self.fd, [memoryview(end_records(self._count, start, end - start))], end)
                 os.fsync(self.fd)
-                self._there.check()
+                check_there(self.path, self.fd)
             except OSError:
                 os.ftruncate(self.fd, self._offset)
                 raise

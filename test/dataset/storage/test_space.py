@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample
-from edgefirst_ros.dataset.storage.space import Headroom, Reserve, StillThere, free_bytes, largest_file
+from edgefirst_ros.dataset.storage.space import Headroom, Reserve, check_there, free_bytes, largest_file
 from edgefirst_ros.dataset.storage.zip_read import Entry
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.errors import StorageError
@@ -99,14 +99,13 @@ def test_another_file_in_its_place_is_noticed(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"")
     with path.open("rb") as file:
-        there = StillThere(path, file.fileno())
-        there.check()
+        check_there(path, file.fileno())
         path.rename(tmp_path / "y")
         with pytest.raises(FileNotFoundError):
-            there.check()
+            check_there(path, file.fileno())
         path.symlink_to(tmp_path / "y")
         with pytest.raises(OSError, match="another file"):
-            there.check()
+            check_there(path, file.fileno())
 
 
 def test_an_archive_is_completed_only_in_its_place(tmp_path):
