@@ -70,10 +70,12 @@ def parse_member(name: str) -> Member | None:
     `member_name(*...) == name` shows whether it is the form written here.
     """
     match = _MEMBER.fullmatch(name)
-    if match is None or match["sequence"] in (".", "..") or "\\" in name or "\0" in name:
+    if match is None or "\\" in name or "\0" in name:
         return None
-    frame, kind = int(match["frame"]), sys.intern(match["kind"])  # every member keeps them
-    return Member(sys.intern(match["sequence"]), frame, kind) if frame <= MAX_FRAME and streams.form_of(kind) else None
+    sequence, frame, kind = match.groups()
+    if sequence in (".", "..") or int(frame) > MAX_FRAME or not streams.form_of(kind):
+        return None
+    return Member(sys.intern(sequence), int(frame), sys.intern(kind))  # every member keeps them
 
 
 @functools.lru_cache(maxsize=256)  # called for every member

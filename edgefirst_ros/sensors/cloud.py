@@ -144,16 +144,17 @@ def decode_cloud(pcd: bytes) -> NDArray[Any]:
     return decode_grid(pcd).reshape(-1)
 
 
-def decode_grid(pcd: bytes) -> NDArray[Any]:
-    """Return the points with shape (height, width); (1, points) if they are unorganised. Raises DatasetError."""
+def decode_grid(pcd: bytes, *, writable: bool = True) -> NDArray[Any]:
+    """Return the points with shape (height, width); (1, points) if they are unorganised. Raises DatasetError.
+
+    `writable`: False where they are only read, which saves a copy.
+    """
     try:
-        header, start = _parse(pcd)
-        record = _record_of(header)
-        width, height, points = (_number(header, key) for key in ("WIDTH", "HEIGHT", "POINTS"))
-        if points != width * height:
-            raise ValueError(f"{points} points for {width} x {height}")
+        last = pcd.find(b"\nDATA ", 0, HEADER_LIMIT)
+        end = pcd.find(b"\n", last + 1, HEADER_LIMIT) + 1 if last >= 0 else 0
+        start, record, width, height, form = _read_header(pcd[: end or HEADER_LIMIT])
+        points = width * height
         body = memoryview(pcd)[start:]
-        form = header["DATA"][0]
         if form == "ascii":
             table = _from_text(bytes(body), record, points)
         elif form == "binary_compressed":
@@ -163,7 +164,8 @@ def decode_grid(pcd: bytes) -> NDArray[Any]:
         elif len(body) < points * record.itemsize:
             raise ValueError(f"{len(body)} bytes for {points} points of {record.itemsize}")
         else:
-            table = np.frombuffer(body, record, points).copy()  # the bytes of a file cannot be written to
+            table = np.frombuffer(body, record, points)
+            table = table.copy() if writable else table  # the bytes of a file cannot be written to
         return table.reshape(height, width)
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, struct.error) as error:
         raise DatasetError(f"PCD cannot be read: {error}") from error
@@ -301,6 +303,17 @@ def _from_compressed(body: memoryview, record: np.dtype[Any], points: int) -> ND
         table[name].view(f"<u{column.itemsize}")[...] = column.view(f"<u{column.itemsize}").reshape(table[name].shape)
         first += width
     return table
+
+
+@functools.lru_cache(256)
+def _read_header(head: bytes) -> tuple[int, np.dtype[Any], int, int, str]:
+    """Return where the data begin, record, width, height and form of data: many clouds have the same header."""
+    header, start = _parse(head)
+    record = _record_of(header)
+    width, height, points = (_number(header, key) for key in ("WIDTH", "HEIGHT", "POINTS"))
+    if points != width * height:
+        raise ValueError(f"{points} points for {width} x {height}")
+    return start, record, width, height, header["DATA"][0]
 
 
 def _parse(pcd: bytes) -> tuple[dict[str, list[str]], int]:

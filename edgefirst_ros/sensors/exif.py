@@ -29,6 +29,9 @@ SIZES = {BYTE: 1, ASCII: 1, SHORT: 2, LONG: 4, RATIONAL: 8, UNDEFINED: 1}
 MAIN, GPS, COMMENT = 0x8769, 0x8825, 0x9286
 LONGEST_EXIF = 0xFFFF
 """Bytes of EXIF, in PNG too: JPEG has no room for more."""
+LONGEST_TIFF = LONGEST_EXIF - 8
+HEADER = b"MM\0\x2a\0\0\0\x08"
+"""Of a TIFF file, big-endian, whose first directory is right after it."""
 ENTRY = struct.Struct(">HHI4s")
 Entry = tuple[int, int, bytes]
 """Tag, type and value of a TIFF directory."""
@@ -125,8 +128,8 @@ def _join(main: list[Entry], exif: list[Entry], gps: list[Entry]) -> bytes:
     if gps:
         pointers.append((GPS, LONG, struct.pack(">I", at + len(described))))
         tail = _directory(gps, at + len(described))
-    tiff = b"".join((b"MM\0\x2a\0\0\0\x08", _directory([*main, *pointers], 8), described, tail))
-    if len(tiff) > 0xFFFF - 8:
+    tiff = b"".join((HEADER, _directory([*main, *pointers], 8), described, tail))
+    if len(tiff) > LONGEST_TIFF:
         raise DatasetError(f"EXIF of {len(tiff)} bytes does not fit into a picture: sequence or host name too long")
     return tiff
 
@@ -275,27 +278,40 @@ def _directory(entries: list[Entry], at: int) -> bytes:
 
 
 # ---- reading -----------------------------------------------------------------------------------
-def _entries(tiff: bytes, at: int) -> list[Entry]:
-    """Return the entries of a directory as `_directory` lays them out. Raises struct.error or KeyError."""
-    found = []
-    for number in range(struct.unpack_from(">H", tiff, at)[0]):
-        tag, kind, count, value = ENTRY.unpack_from(tiff, at + 2 + ENTRY.size * number)
-        size, place = count * SIZES[kind], int.from_bytes(value, "big")
-        found.append((tag, kind, value[:size] if size <= 4 else tiff[place : place + size]))
-    return found
+def _entries(tiff: bytes, at: int) -> tuple[list[Entry], int]:
+    """Return the entries of a directory and its end. Raises LookupError unless it is laid out as by `_directory`."""
+    place = at + 6 + ENTRY.size * int.from_bytes(tiff[at : at + 2], "big")
+    found, paddings = list[Entry](), [tiff[place - 4 : place]]
+    for tag, kind, count, field in ENTRY.iter_unpack(tiff[at + 2 : place - 4]):
+        size = count * SIZES[kind]
+        value, padding = field[:size], field[size:]
+        if size > 4:
+            if int.from_bytes(field, "big") != place:
+                raise LookupError
+            end = place + size
+            value, place = tiff[place:end], end + size % 2
+            padding = tiff[end:place]
+        paddings.append(padding)
+        found.append((tag, kind, value))
+    if any(b"".join(paddings)):
+        raise LookupError
+    return found, place
 
 
 def _own_directories(tiff: bytes) -> tuple[list[Entry], list[Entry], list[Entry]] | None:
     """Return the three directories of EXIF as `_join` lays it out, without pointers; None of any other."""
     try:
-        main = _entries(tiff, 8)
-        places = {tag: int.from_bytes(value, "big") for tag, _, value in main if tag in (MAIN, GPS)}
-        main = [entry for entry in main if entry[0] not in places]
-        exif = _entries(tiff, places[MAIN])
-        gps = _entries(tiff, places[GPS]) if GPS in places else []
-        return (main, exif, gps) if _join(main, exif, gps) == tiff else None
-    except (struct.error, LookupError, DatasetError):
+        main, middle = _entries(tiff, len(HEADER))
+        exif, end = _entries(tiff, middle)
+        pointers = [(MAIN, LONG, middle.to_bytes(4, "big")), (GPS, LONG, end.to_bytes(4, "big"))]
+        gps = list[Entry]()
+        if main[-1][0] == GPS:
+            gps, end = _entries(tiff, end)
+    except (struct.error, LookupError):
         return None
+    own = [entry for entry in main if entry[0] not in (MAIN, GPS)]
+    whole = tiff.startswith(HEADER) and end == len(tiff) <= LONGEST_TIFF
+    return (own, exif, gps) if whole and main == own + pointers[: 1 + bool(gps)] else None
 
 
 def _read_own(tiff: bytes) -> ExifFound | None:
@@ -305,21 +321,17 @@ def _read_own(tiff: bytes) -> ExifFound | None:
         return None
     said = _comment(next((value for tag, _, value in own[1] if tag == COMMENT), None))
     sequence, frame, stamp = (said.get(key) for key in ("sequence", "frame", "timestamp_ns"))
-    if not isinstance(sequence, str) or type(frame) is not int or type(stamp) is not int:
+    gps = {tag: (kind, value) for tag, kind, value in own[2]}
+    if not isinstance(sequence, str) or type(frame) is not int or type(stamp) is not int or len(gps) < len(own[2]):
         return None
-    gps = {(tag, kind): value for tag, kind, value in own[2]}
     numbers: list[float | None] = []
-    for tag, size, negative in ((2, 24, b"S\0"), (4, 24, b"W\0"), (6, 8, b"\1")):
-        parts = gps.get((tag, RATIONAL), b"")
-        if any(known == tag for known, _ in gps) != (len(parts) == size):
+    for tag, size, negative in ((2, 24, (ASCII, b"S\0")), (4, 24, (ASCII, b"W\0")), (6, 8, (BYTE, b"\1"))):
+        kind, value = gps.get(tag, (RATIONAL, bytes(size)))
+        parts = struct.unpack(f">{len(value) // 4}I", value) if kind == RATIONAL and len(value) == size else (0, 0)
+        if tag in gps and 0 in parts[1::2]:
             return None
-        values = struct.unpack(f">{len(parts) // 4}I", parts)
-        if 0 in values[1::2]:
-            return None
-        degrees = tuple(part / unit for part, unit in zip(values[::2], values[1::2], strict=True))
-        numbers.append(
-            _signed(degrees or None, negative=negative in (gps.get((tag - 1, kind)) for kind in (ASCII, BYTE)))
-        )
+        values = tuple(part / unit for part, unit in zip(parts[::2], parts[1::2], strict=True)) if tag in gps else None
+        numbers.append(_signed(values, negative=gps.get(tag - 1) == negative))
     return ExifFound(sequence, frame, stamp, *numbers)
 
 

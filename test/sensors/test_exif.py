@@ -218,6 +218,10 @@ def pointed(entries, heap):
     return tiff_of([(*entry[:3], at if entry[3] is None else entry[3]) for entry in entries], heap)
 
 
+PLACED = dataclasses.replace(INFO, latitude=1.0, longitude=2.0)
+POINTERS = ((0x8769, 4), (0x8825, 4))
+
+
 def test_many_tags_of_one_long_value_take_little_memory():
     """2,000 tags in 60 KB, each of 5,000 rationals: they would be ten million numbers, and are 80 MB of bytes."""
     payload = pointed([(1000 + n, 5, 5000, None) for n in range(2000)], bytes(40_000))
@@ -256,6 +260,10 @@ def test_positions_of_no_number_are_none():
         b"MM\0\x2a",
         b"XX\0\x2a\0\0\0\x08",
         bytes(0x10000),
+        *(
+            encode_exif(PLACED).replace(struct.pack(">HHI", *entry, 1), struct.pack(">HHI", *entry, 3))
+            for entry in POINTERS
+        ),
     ],
 )
 def test_exif_that_is_broken(payload):

@@ -39,6 +39,8 @@ END64 = struct.Struct("<4sQ2H2I4Q")
 LOCATOR64 = struct.Struct("<4sIQI")
 END = struct.Struct("<4s4H2IH")
 EXTRA64 = 0x0001
+_USUAL_LOCAL = 256
+"""Bytes that hold nearly every local header."""
 LIMIT16 = 0xFFFF
 
 
@@ -128,15 +130,16 @@ class Directory(NamedTuple):
     start: int
     """Offset of the directory."""
 
-    def entry(self, number: int) -> zipfile.ZipInfo:
-        """Return a member as `zipfile` describes it, without fields that do not concern its data."""
-        record = self.records[number]
-        entry = zipfile.ZipInfo(self.names[number])
-        entry.date_time = date_time(int(record["time"]), int(record["date"]))
-        entry.flag_bits, entry.compress_type, entry.CRC = (int(record[key]) for key in ("flags", "method", "crc"))
-        entry.header_offset, entry.compress_size = int(self.starts[number]), int(self.packed[number])
-        entry.file_size = int(self.sizes[number])
-        return entry
+    def entries(self, chosen: slice = slice(None)) -> Iterator[zipfile.ZipInfo]:
+        """Yield members as `zipfile` describes them, without fields that do not concern their data."""
+        keys = ("time", "date", "flags", "method", "crc")
+        columns = [*(self.records[key] for key in keys), self.starts, self.packed, self.sizes]
+        for name, *values in zip(self.names[chosen], *(column[chosen].tolist() for column in columns), strict=True):
+            time, date, flags, method, crc, start, packed, size = values
+            entry = zipfile.ZipInfo(name, date_time(time, date))
+            entry.flag_bits, entry.compress_type, entry.CRC = flags, method, crc
+            entry.header_offset, entry.compress_size, entry.file_size = start, packed, size
+            yield entry
 
 
 def read_directory(file: IO[bytes]) -> Directory | None:
@@ -324,7 +327,7 @@ class Archive:
     def entries(self) -> list[zipfile.ZipInfo]:
         """All members in stored order, with duplicates; an object each, for those who need more than to read them."""
         if self._plain is not None:
-            return [self._plain.entry(number) for number in range(len(self.names))]
+            return list(self._plain.entries())
         # Not ZipInfo.is_dir: that reads the last character of a name that may be empty.
         return [entry for entry in self._others if not entry.filename.endswith("/")]
 
@@ -373,17 +376,33 @@ class Archive:
     def read(self, name: str) -> bytes:
         return self.read_entry(self.entry(name))
 
-    def read_entry(self, entry: zipfile.ZipInfo) -> bytes:
-        """Return the data of an entry, also of one of several with the same name. Raises DatasetError."""
-        place = f"{self.path}: {entry.filename!r}"
+    def read_entry(self, entry: zipfile.ZipInfo, local: Entry | None = None) -> bytes:
+        """Return the data of an entry, also of one of several with the same name. Raises DatasetError.
+
+        `local`: its local header, where that was read before.
+        """
         try:
-            data = _unpacked(self.packed(entry), entry)
+            packed = self.pread(entry.compress_size, local.data) if local else self.packed(entry)
+            data = _unpacked(packed, entry)
         except (DatasetError, zlib.error) as error:
-            raise DatasetError(f"{place}: {error}") from error
+            raise DatasetError(f"{self.path}: {entry.filename!r}: {error}") from error
         crc = zlib_ng.crc32(data)
         if crc != entry.CRC:
-            raise DatasetError(f"{place}: CRC mismatch: computed {crc:08x}, stored {entry.CRC:08x}")
+            text = f"CRC mismatch: computed {crc:08x}, stored {entry.CRC:08x}"
+            raise DatasetError(f"{self.path}: {entry.filename!r}: {text}")
         return data
+
+    def read_local(self, offset: int) -> Entry:
+        """Return the member whose local header is at `offset`. Raises DatasetError."""
+        size = max(LOCAL.size, min(_USUAL_LOCAL, self.file_size - offset))
+        head = self.pread(size, offset)
+        size = LOCAL.size + sum(LOCAL.unpack_from(head)[-2:])
+        if size > len(head):
+            head = head[: LOCAL.size] + self.pread(size - LOCAL.size, offset + LOCAL.size)
+        found = read_local(head, offset)
+        if found is None:
+            raise DatasetError(f"no local header at {offset}")
+        return found
 
     def _takes(self, entry: zipfile.ZipInfo) -> int:
         """Return the unpacked size of a member, 0 for one whose sizes are impossible: it is rejected when read."""
@@ -432,7 +451,9 @@ class Archive:
     def entry(self, name: str) -> zipfile.ZipInfo:
         """Return a member, of several with the name the last. Raises DatasetError."""
         number = self._number(name)
-        return self._plain.entry(number) if self._plain is not None else self.entries[number]
+        if self._plain is not None:
+            return next(self._plain.entries(slice(number, number + 1)))
+        return self.entries[number]
 
     def _number(self, name: str) -> int:
         try:
@@ -447,7 +468,8 @@ def _most_inflated(packed: int) -> int:
 
 def raw_name(entry: zipfile.ZipInfo) -> bytes:
     """Return the bytes of a name as the directory has them."""
-    return entry.orig_filename.encode("utf-8" if entry.flag_bits & UTF8 else "cp437")
+    name = entry.orig_filename
+    return name.encode("utf-8" if name.isascii() or entry.flag_bits & UTF8 else "cp437")
 
 
 def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:

@@ -12,6 +12,7 @@ import io
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -429,7 +430,7 @@ class TableFile:
         except OSError as error:
             raise DatasetError(f"{self.path}: cannot be read: {error}") from error
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Number of rows."""
         if self._parquet:
@@ -447,8 +448,9 @@ class TableFile:
                     budget.take(rows=batch.num_rows, unpacked=sum(map(count_text_bytes, batch.columns)))
                     budget.take(unpacked=batch.nbytes if self._parquet else 0)
                 yield batch
-            if found != self.rows:
+            if self._parquet and found != self.rows:
                 raise ValueError(f"{self.rows} are announced, but {found} are there")
+            self.rows = found
             self._checked = True
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error

@@ -589,10 +589,6 @@ class NestedTable(TableFile):
     def content(self) -> bytes:
         return self.path.read_bytes()
 
-    @property
-    def rows(self) -> int:
-        return sum(batch.num_rows for batch in self._nested.batches())
-
     def _stored(self) -> Iterator[pa.RecordBatch]:
         for batch in self._nested.batches():
             arrays = [stored(batch, column, self._categories, self._version) for column in self._columns.values()]

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+from typing import get_args
 
 from edgefirst_ros.dataset.names import find
 from edgefirst_ros.dataset.validate import rules_cross, rules_members, rules_tables
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule, Subject
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.streams import Form
 
 __all__ = ["RULES", "Finding", "Report", "Rule", "validate"]
 
@@ -51,14 +53,19 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limi
         text = str(error).removeprefix(f"{report.dataset}: ")
         report.add(rules_members.opens, os.path.basename(os.path.abspath(report.dataset)), text)
         return report
-    for known in RULES:
+    of_form = {
+        form: [
+            (known, bad) for known in RULES if (bad := known.bad_member) and (not known.forms or form in known.forms)
+        ]
+        for form in (None, *get_args(Form))
+    }
+    for view in subject.views():
+        for known, bad in of_form[view.sensor.form if view.sensor and view.data else None]:
+            for message in bad(view):
+                report.add(known, view.name, message)
+    for known in RULES:  # some need what was read of the members
         for found in known.bad(subject) if known.bad else ():
             report.count(known, found) if isinstance(found, int) else report.add(known, *found)
-    of_members = [known for known in RULES if known.bad_member]
-    for view in subject.views():
-        for known in of_members:
-            for message in known.bad_member(view) if known.bad_member else ():
-                report.add(known, view.name, message)
     report.sort(RULES)
     report.drive = rules_cross.judge_drive(subject)
     report.checked = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,13 +22,13 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
 from edgefirst_ros.dataset.sequences import parsed
-from edgefirst_ros.dataset.storage.zip_read import Archive, Container, open_container
+from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Entry, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.values import is_list, is_valid
 from edgefirst_ros.dataset.verdict import Check, Level, worst
 from edgefirst_ros.errors import DatasetError, counted, printable
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.streams import of_column
+from edgefirst_ros.streams import Form, Sensor, of_column, of_kind
 
 Severity = Literal["error", "warning"]
 KEPT = 100
@@ -62,6 +64,8 @@ class Rule:
     """Of a dataset; None: the validation itself reports it."""
     bad_member: Callable[[View], Iterable[str]] | None = None
     """Messages on one member."""
+    forms: tuple[Form, ...] = ()
+    """Contents of the members that the rule is for, those with bytes; none: all members."""
     fix: Repair | None = None
 
 
@@ -73,10 +77,10 @@ def rule(
 
 
 def member_rule(
-    rule_id: str, severity: Severity, description: str
+    rule_id: str, severity: Severity, description: str, *forms: Form
 ) -> Callable[[Callable[[View], Iterable[str]]], Rule]:
     """Make a rule of a function of one member."""
-    return lambda bad: Rule(rule_id, severity, description, None, bad)
+    return lambda bad: Rule(rule_id, severity, description, None, bad, forms)
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class Report:
         """Sort the findings by the order of the rules."""
         rank = {known.id: number for number, known in enumerate(rules)}
         self.findings.sort(key=lambda finding: rank[finding.rule])
+        self.counts = Counter({known: self.counts[known] for known in sorted(self.counts, key=rank.__getitem__)})
 
     def plain(self) -> dict[str, Any]:
         """Return the report ready for JSON."""
@@ -199,9 +204,13 @@ class View:
     name: str
     key: Key | None
     kind: str
+    sensor: Sensor | None
     data: bytes
     fault: str
     row: FrameRow | None
+    entry: zipfile.ZipInfo | None
+    local: Entry | DatasetError | None
+    """In a ZIP its local header, or why that cannot be read."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Values that one rule read from the member and others need, too."""
 
@@ -220,6 +229,8 @@ class Subject:
         self.frames = self._open(TableFile, paths.frames) if os.path.lexists(paths.frames) else None
         names = self.container.names
         self.members = list(zip(names, list_members(names, self._annotated), strict=True))
+        self.starts: dict[int, int] = {}
+        """Offset of the data by that of the local header, of the members that `views` has read."""
         self.samples: dict[Key, set[str]] = {}
         for _, member in self.members:
             if member:
@@ -238,16 +249,29 @@ class Subject:
 
     def views(self) -> Iterator[View]:
         """Every member, read once; duplicates too."""
-        archive = self.archive
+        archive, rows = self.archive, self.rows
         for number, (name, found) in enumerate(self.members):
             entry = archive.entries[number] if archive else None
+            local = self.read_local(entry) if entry else None
+            whole = local if isinstance(local, Entry) else None
             data, fault = b"", ""
             try:
-                data = archive.read_entry(entry) if archive and entry else self.container.read(name)
+                data = archive.read_entry(entry, whole) if archive and entry else self.container.read(name)
             except DatasetError as error:
                 fault = str(error).removeprefix(f"{self.container.path}: {name!r}: ")
             key, kind = found or (None, "")
-            yield View(name, key, kind, data, fault, self.rows.get(key) if key else None)
+            sensor = of_kind(kind) if kind else None
+            yield View(name, key, kind, sensor, data, fault, rows.get(key) if key else None, entry, local)
+
+    def read_local(self, entry: zipfile.ZipInfo) -> Entry | DatasetError | None:
+        """Return the local header of a member of the ZIP, or why it cannot be read."""
+        try:
+            local = self.archive.read_local(entry.header_offset) if self.archive else None
+        except DatasetError as error:
+            return error
+        if local:
+            self.starts[local.start] = local.data
+        return local
 
     @cached_property
     def annotated(self) -> pl.DataFrame:
@@ -429,21 +453,34 @@ def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl
     Other rules report columns of a type that no version has; their values have no meaning.
     """
     kinds = {field.name: field.type for field in table.schema} if table else {}
-    found: dict[str, pl.Series] = {}
     wanted: dict[str, pl.DataType] = {}
+    readable = []
     for column in columns:
         name, kind = column.name, kinds.get(column.name)
-        target = wanted.setdefault(name, pl.UInt64() if name == "label_index" else _plain_type(column.type))
-        if table is None or kind is None or name in found or not is_readable(kind, column.type):
-            continue
-        try:
-            values = table.frame([name])[name]
-            is_struct = isinstance(values.dtype, pl.Struct)
-            found[name] = values if is_struct else values.cast(target, strict=False)
-        except (DatasetError, pl.exceptions.PolarsError):
-            continue
+        wanted.setdefault(name, pl.UInt64() if name == "label_index" else _plain_type(column.type))
+        if kind is not None and is_readable(kind, column.type):
+            readable.append(name)
+    found: dict[str, pl.Series] = {}
+    for values in _read_columns(table, readable) if table and readable else ():
+        is_struct = isinstance(values.dtype, pl.Struct)
+        with suppress(pl.exceptions.PolarsError):
+            found[values.name] = values if is_struct else values.cast(wanted[values.name], strict=False)
     length = table.rows if table else 0
-    return pl.DataFrame([found.get(name, pl.Series(name, [None] * length, kind)) for name, kind in wanted.items()])
+    none = (pl.repeat(None, length, dtype=kind, eager=True).alias(name) for name, kind in wanted.items())
+    return pl.DataFrame([found.get(empty.name, empty) for empty in none])
+
+
+def _read_columns(table: TableFile, names: Iterable[str]) -> list[pl.Series]:
+    """Return the columns that polars can read: all at once, or one by one where it cannot read one of them."""
+    try:
+        return table.frame(list(names)).get_columns()
+    except DatasetError:
+        pass
+    found = []
+    for name in names:
+        with suppress(DatasetError):
+            found += table.frame([name]).get_columns()
+    return found
 
 
 def _plain_type(kind: pa.DataType) -> pl.DataType:

@@ -7,6 +7,7 @@ The pixels of camera pictures are not decoded. Source: EdgeFirst Dataset Format,
 
 from __future__ import annotations
 
+import functools
 import json
 import unicodedata
 import zipfile
@@ -22,18 +23,15 @@ from edgefirst_ros.dataset.storage.zip_read import (
     END,
     END_MARK,
     LIMIT32,
-    LOCAL,
     STORED,
     UTF8,
     Archive,
-    Entry,
     date_time,
     raw_name,
-    read_local,
 )
 from edgefirst_ros.dataset.validate.report import Subject, View, member_rule, place_of, rule
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
-from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.companions import decode
 from edgefirst_ros.sensors.cube import description_fault
 from edgefirst_ros.sensors.exif import read_exif
@@ -101,7 +99,7 @@ def safe(subject: Subject) -> Iterator[tuple[str, str]]:
     """No absolute paths, no way up, no drive, no control characters."""
     for name in subject.container.names:
         parts = name.replace("\\", "/").split("/")
-        steered = any(unicodedata.category(character) in ("Cc", "Cs") for character in name)
+        steered = not name.isprintable() and any(unicodedata.category(one) in ("Cc", "Cs") for one in name)
         if name.startswith("/") or ".." in parts or "\\" in name or name[1:2] == ":" or steered:
             yield name, "is not a safe relative path"
 
@@ -155,73 +153,72 @@ def not_empty(view: View) -> Iterator[str]:
         yield "has no bytes"
 
 
-@member_rule("IMG001", "error", "pictures are whole JPEG and PNG files")
+@member_rule("IMG001", "error", "pictures are whole JPEG and PNG files", "camera", "picture")
 def whole(view: View) -> Iterator[str]:
     """Markers, segments and end of a JPEG; chunks, their CRC and end of a PNG; values of other sensors' pictures."""
-    form = streams.form_of(view.kind)
-    if form not in ("camera", "picture") or not view.data:
-        return
+    sensor = view.sensor
     try:
         view.notes["size"] = check_jpeg(view.data) if view.kind.endswith("jpeg") else check_png(view.data)
-        if form == "picture" and streams.of_kind(view.kind).topics:  # only the file itself shows their size
-            decode(streams.of_kind(view.kind).key, view.data)
+        if sensor and sensor.form == "picture" and sensor.topics:  # only the file itself shows their size
+            decode(sensor.key, view.data)
     except EdgeFirstError as error:
         yield str(error)
 
 
-@member_rule("IMG002", "error", "pictures have the size that the tables say")
+@member_rule("IMG002", "error", "pictures have the size that the tables say", "camera")
 def sizes(view: View) -> Iterator[str]:
     """Compared with the frames table; REF007 compares the annotations with that."""
-    size = view.row.sizes.get(streams.of_kind(view.kind).column) if is_camera(view) and view.row else None
-    if size is not None and view.notes["size"] != size:
-        yield f"is {_by(view.notes['size'])}, the frames table says {_by(size)}"
+    found = view.notes.get("size")
+    size = view.row.sizes.get(view.sensor.column) if view.row and view.sensor else None
+    if found and size is not None and found != size:
+        yield f"is {_by(found)}, the frames table says {_by(size)}"
 
 
-@member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF")
+@member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF", "camera")
 def described(view: View) -> Iterator[str]:
     """Only with a frames table: other tools write no such comment."""
-    if not is_camera(view):
-        return
+    if "size" not in view.notes:
+        return  # IMG001
     try:
-        view.notes["exif"] = read_exif(view.data)
+        exif = read_exif(view.data)
     except EdgeFirstError as error:
         yield str(error)
         return
-    if view.row and view.notes["exif"].frame is None:
+    if exif.frame is not None:
+        view.notes["exif"] = exif
+    elif view.row:
         yield "has no EXIF comment with its stamp"
 
 
-@member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to")
+@member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to", "camera")
 def same_sample(view: View) -> Iterator[str]:
     """A picture under another's name is worse than a missing one. Other cameras of a rig count their own pictures."""
     exif = view.notes.get("exif")
-    if not view.key or not exif or exif.frame is None:
-        return
-    other = streams.of_kind(view.kind).instance is not None
-    if exif.sequence != view.key.name or (exif.frame != view.key.frame and not other):
+    other = view.sensor and view.sensor.instance is not None
+    if exif and view.key and (exif.sequence != view.key.name or (exif.frame != view.key.frame and not other)):
         yield f"EXIF says {exif.sequence!r} frame {exif.frame}"
 
 
-@member_rule("IMG005", "error", "EXIF has the stamp that the frames table has")
+@member_rule("IMG005", "error", "EXIF has the stamp that the frames table has", "camera")
 def same_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     exif = view.notes.get("exif")
-    if view.row is None or exif is None or exif.frame is None:
+    if view.row is None or view.sensor is None or exif is None:
         return
-    column = streams.of_kind(view.kind).column
+    column = view.sensor.column
     stamp = view.row.timestamp if column is None else view.row.companions.get(column)
     if exif.stamp != stamp and (stamp is not None or column is None):
         yield f"EXIF says {exif.stamp} ns, the frames table {stamp}"
 
 
-@member_rule("IMG006", "error", "EXIF has the position that the frames table has")
+@member_rule("IMG006", "error", "EXIF has the position that the frames table has", "camera")
 def same_position(view: View) -> Iterator[str]:
     """Only for pictures with our comment: another tool may have written its own position.
 
     The table has no positions at the stamps of other cameras.
     """
     exif = view.notes.get("exif")
-    if view.row is None or exif is None or exif.frame is None or streams.of_kind(view.kind).instance is not None:
+    if view.row is None or view.sensor is None or exif is None or view.sensor.instance is not None:
         return
     found = None if exif.latitude is None or exif.longitude is None else (exif.latitude, exif.longitude)
     wanted = view.row.position
@@ -229,11 +226,9 @@ def same_position(view: View) -> Iterator[str]:
         yield f"EXIF says {found}, the frames table {wanted}"
 
 
-@member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files")
+@member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files", "cube")
 def cube_form(view: View) -> Iterator[str]:
     """Chunks, their CRC and the header; the values themselves are not decoded."""
-    if streams.form_of(view.kind) != "cube" or not view.data:
-        return
     try:
         found = read_png(view.data)
     except EdgeFirstError as error:
@@ -245,7 +240,7 @@ def cube_form(view: View) -> Iterator[str]:
     view.notes |= {"size": (found.width, found.height), "texts": texts}
 
 
-@member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture")
+@member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture", "cube")
 def cube_description(view: View) -> Iterator[str]:
     """The description is ours: cubes of other tools do not have it."""
     texts = view.notes.get("texts")
@@ -261,38 +256,30 @@ def cube_description(view: View) -> Iterator[str]:
         yield f"description {fault}"
 
 
-@member_rule("CUB003", "error", "a cube has the stamp that the frames table has")
+@member_rule("CUB003", "error", "a cube has the stamp that the frames table has", "cube")
 def cube_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     stated = view.notes.get("description")
-    column = streams.of_kind(view.kind).column if view.kind else None
-    wanted = view.row.companions.get(column or "") if view.row else None
+    wanted = view.row.companions.get(view.sensor.column or "") if view.row and view.sensor else None
     if stated and wanted is not None and stated.get("timestamp") != wanted:
         yield f"says {stated.get('timestamp')} ns, the frames table {wanted}"
 
 
-@member_rule("PCD001", "error", "point clouds are whole PCD files")
+@member_rule("PCD001", "error", "point clouds are whole PCD files", "cloud")
 def cloud_form(view: View) -> Iterator[str]:
     """The header and as many bytes as it says."""
-    if streams.form_of(view.kind) != "cloud" or not view.data:
-        return
     try:
-        view.notes["fields"] = decode_cloud(view.data).dtype.names
+        view.notes["fields"] = decode_grid(view.data, writable=False).dtype.names
     except EdgeFirstError as error:
         yield str(error)
 
 
-@member_rule("PCD002", "warning", "point clouds have x, y and z")
+@member_rule("PCD002", "warning", "point clouds have x, y and z", "cloud")
 def cloud_axes(view: View) -> Iterator[str]:
     """Points without a place are of little use."""
     fields = view.notes.get("fields")
     if fields and not set(fields) >= AXES:
         yield f"has fields {', '.join(fields)}"
-
-
-def is_camera(view: View) -> bool:
-    """True for a whole camera picture; IMG001 has processed it before."""
-    return streams.form_of(view.kind) == "camera" and "size" in view.notes
 
 
 def _by(size: tuple[int, ...]) -> str:
@@ -304,44 +291,30 @@ def _near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
     return abs(found[0] - wanted[0]) <= POSITION and min(turned, 360 - turned) <= POSITION
 
 
+OF_HEADERS = ("name", "method", "flags", "time", "CRC", "packed size", "size")
 FIRST_DOS, LAST_DOS = 315532800, 4354819198  # 1980-01-01 00:00:00, 2107-12-31 23:59:58
 
 
-def find_local(archive: Archive, offset: int) -> Entry:
-    """Return the member whose local header is at `offset`. Raises DatasetError."""
-    head = archive.pread(LOCAL.size, offset)
-    named, extended = LOCAL.unpack(head)[-2:]
-    found = read_local(head + archive.pread(named + extended, offset + LOCAL.size), offset)
-    if found is None:
-        raise DatasetError(f"no local header at {offset}")
-    return found
-
-
-@rule("HDR001", "error", "local headers agree with the central directory")
-def agree(subject: Subject) -> Iterator[tuple[str, str]]:
+@member_rule("HDR001", "error", "local headers agree with the central directory")
+def agree(view: View) -> Iterator[str]:
     """Repair after a cut needs them; sizes and CRC of entries with a descriptor are not in the header."""
-    archive = subject.archive
-    for entry in archive.entries if archive else ():
-        try:
-            local = find_local(archive, entry.header_offset)  # type: ignore[arg-type]
-        except DatasetError as error:
-            yield entry.filename, str(error)
-            continue
-        pairs = {
-            "name": (local.name, raw_name(entry)),
-            "method": (local.method, entry.compress_type),
-            "flags": (local.flags, entry.flag_bits),
-            "time": (date_time(local.time, local.date), entry.date_time),
-        }
-        if not local.flags & DESCRIPTOR:
-            pairs |= {
-                "CRC": (local.crc, entry.CRC),
-                "packed size": (local.packed, entry.compress_size),
-                "size": (local.size, entry.file_size),
-            }
-        for what, (found, wanted) in pairs.items():
-            if found != wanted:
-                yield entry.filename, f"{what} is {found!r} in the local header, {wanted!r} in the directory"
+    local, entry = view.local, view.entry
+    if local is None or entry is None:
+        return
+    if isinstance(local, DatasetError):
+        yield str(local)
+        return
+    time = date_time(local.time, local.date)
+    said = (local.name, local.method, local.flags, time, local.crc, local.packed, local.size)
+    wanted = (
+        raw_name(entry), entry.compress_type, entry.flag_bits, entry.date_time, entry.CRC, entry.compress_size,
+        entry.file_size,
+    )  # fmt: skip
+    if said != wanted:
+        stated = len(OF_HEADERS) - 3 * bool(local.flags & DESCRIPTOR)
+        for what, its, other in list(zip(OF_HEADERS, said, wanted, strict=True))[:stated]:
+            if its != other:
+                yield f"{what} is {its!r} in the local header, {other!r} in the directory"
 
 
 @rule("HDR002", "warning", "members are stored (clouds may be deflated)")
@@ -405,22 +378,26 @@ def times(subject: Subject) -> Iterator[tuple[str, str]]:
     for entry, (_, found) in zip(archive.entries if archive else (), subject.members, strict=False):
         row = subject.rows.get(found[0]) if found else None
         if row and row.timestamp is not None:
-            seconds = min(max(row.timestamp // 1_000_000_000, FIRST_DOS), LAST_DOS) // 2 * 2
-            wanted = datetime.fromtimestamp(seconds, timezone.utc).timetuple()[:6]
+            wanted = _dos_time(min(max(row.timestamp // 1_000_000_000, FIRST_DOS), LAST_DOS) // 2 * 2)
             if entry.date_time != wanted:
                 yield entry.filename, f"time {entry.date_time}, must be {wanted}"
+
+
+@functools.lru_cache(256)
+def _dos_time(seconds: int) -> tuple[int, ...]:
+    return datetime.fromtimestamp(seconds, timezone.utc).timetuple()[:6]
 
 
 def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
     """(entry, first byte of its data, byte after them) in the order of the file, those with a local header."""
     archive = subject.archive
     everything = [*archive.entries, *archive.folders] if archive else []
+    for folder in archive.folders if archive else ():
+        subject.read_local(folder)
     for entry in sorted(everything, key=lambda item: item.header_offset):
-        try:
-            start = find_local(archive, entry.header_offset).data  # type: ignore[arg-type]
-        except DatasetError:
-            continue
-        yield entry, start, start + entry.compress_size
+        start = subject.starts.get(entry.header_offset)
+        if start is not None:
+            yield entry, start, start + entry.compress_size
 
 
 def _descriptor_size(archive: Archive, entry: zipfile.ZipInfo, stop: int) -> int:

@@ -40,7 +40,7 @@ def listed(file):
 
 def read(file):
     found = read_directory(file)
-    return found and (facts(found.entry(number) for number in range(len(found.names))), found.start)
+    return found and (facts(found.entries()), found.start)
 
 
 def sparse(path, entries):

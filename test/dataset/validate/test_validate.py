@@ -4,6 +4,7 @@
 import io
 import json
 import math
+import os
 import random
 import shutil
 import tracemalloc
@@ -31,6 +32,19 @@ def test_a_good_dataset_gives_no_finding(tmp_path, layout):
     assert report.findings == []
     assert report.ok
     assert report.checked == {"samples": 3, "members": 9, "annotations": 5, "frames": 3}
+
+
+def test_a_member_is_read_once_its_header_and_its_data(tmp_path, monkeypatch):
+    """A local header and the data are one read each, whatever the number of rules; one more is the end of the file."""
+    path = made.write(tmp_path, made.good())
+    reads, real = [], os.pread
+    monkeypatch.setattr(
+        os, "pread", lambda fd, size, at: reads.append(os.readlink(f"/dev/fd/{fd}")) or real(fd, size, at)
+    )
+    report = validate(path)
+    monkeypatch.undo()
+    assert report.ok
+    assert len([file for file in reads if file == str(path)]) <= 2 * report.checked["members"] + 1
 
 
 def test_rules_have_different_codes_in_order():
