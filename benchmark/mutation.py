@@ -171,7 +171,7 @@ def select_tests(file: Path, most: int | None = None) -> list[str]:
         place, text = path.relative_to(ROOT / "test"), path.read_text()
         if len(place.parts) == 1:
             continue  # rules of the sources and the documentation
-        mirrored, named = place.parent == inside, file.stem in path.stem
+        mirrored, named = place.parent == inside, file.stem.partition("_")[0] in path.stem
         beside = file.parent.name in path.stem or (len(inside.parts) > 1 and fronted.search(text) is not None)
         importing, matrix = imports.search(text) is not None, place.parts[0] == "matrix"
         name = str(Path("test") / place)

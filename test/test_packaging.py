@@ -183,10 +183,6 @@ def test_the_linters_of_ament_are_content(linter, arguments):
     assert done.returncode == 0, done.stdout
 
 
-def setup_argument(name):
-    return re.search(rf'^    {name}="([^"]+)"', (ROOT / "setup.py").read_text(), re.MULTILINE)[1]
-
-
 def test_one_version():
     package = ElementTree.parse(ROOT / "package.xml").getroot()
     changes = re.findall(r"^(\d+\.\d+\.\d+) \(.+\)\n-+$", (ROOT / "CHANGELOG.rst").read_text(), re.MULTILINE)

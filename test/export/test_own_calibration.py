@@ -8,6 +8,7 @@ one conversion, one by one and merged, or are given groups afterwards.
 import json
 import struct
 
+import handmade_dataset as made
 import numpy as np
 import pytest
 from bags import messages, write
@@ -173,3 +174,20 @@ def test_a_planted_swap_is_refused_or_seen(path, tmp_path):
     pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
     with pytest.raises(Exception, match=r"camera_info is of 128 x 64 pixels, the pictures have 160 x 96"):
         of_ncore(swapped, tmp_path / "ncore")
+
+
+@pytest.mark.parametrize(("number", "more"), [(10, ""), (11, " and 1 more")])
+def test_the_report_names_ten_drives_without_a_calibration(tmp_path, number, more):
+    parts, names = made.good(), [f"drive{n:02}" for n in range(number)]
+    parts.members = {key.replace(made.SEQUENCE, name): data for name in names for key, data in parts.members.items()}
+    parts.times = dict.fromkeys(parts.members, made.stamp_of(3))
+    parts.frames, parts.annotations = [row | {"name": name} for name in names for row in parts.frames], []
+    facts = {"sources": [0], "time_base": {"base": "header", "topics": {}}, "counts": {}}
+    parts.frames_metadata |= {"sequences": json.dumps(dict.fromkeys(names, facts))}
+    for key in ("camera_info", "static_transforms"):
+        del parts.frames_metadata[key]
+    lines = {
+        line.what: line for line in export(made.write(tmp_path / "in", parts), "l5kit", tmp_path / "out").report.lines
+    }
+    found = lines["calibration (missing)"]
+    assert (found.number, found.where) == (number, f"as it is, of {', '.join(names[:10])}{more}")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces of roverd: every channel by an independent checker, there and back byte by byte, defects that must be seen."""
 
-import filecmp
 import io
 import itertools
 import json
@@ -55,11 +54,6 @@ def restored(source, out):
 
 def files(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
-def assert_same_files(one, other):
-    assert files(one) == files(other)
-    assert not [name for name in files(one) if not filecmp.cmp(one / name, other / name, shallow=False)]
 
 
 @pytest.fixture(scope="module")

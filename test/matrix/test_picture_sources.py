@@ -365,7 +365,7 @@ def test_png_keeps_every_pixel_that_the_source_has(drive, tmp_path, name):
 HOOK = """
     __version__ = "1"
     def blacken(picture):
-        assert picture.shape == {shape} and picture.dtype == "uint8"
+        assert picture.shape == {shape} and picture.dtype == "uint8" and picture.flags.writeable
         picture[: len(picture) // 2] = 0
         return picture
     """
@@ -404,6 +404,7 @@ def test_a_hook_gets_every_picture_whole_and_scaled(drive, tmp_path, hook, name,
     found = assert_all_show(outcome, name, range(FRAMES), expected)
     for _, _, data in found.values():
         assert pixels(data)[: size[1] // 2 - 8].max() < 24
+    assert Dataset(outcome.paths.container).metadata["configuration"]["picture_hook_version"] == "1"
 
 
 @each_kind
@@ -431,7 +432,8 @@ def test_max_width_scales_pictures_sizes_masks_and_intrinsics(drive, tmp_path, n
         drawn[6:18, 8:16] = True  # the left half of a box from 1/4 to 3/4
         assert np.array_equal(np.asarray(Image.open(io.BytesIO(mask)), bool), drawn)
     info = Dataset(outcome.paths.container).metadata["camera_info"]
-    assert (info["width"], info["height"], info["k"][0], info["k"][5], info["p"][2]) == (32, 24, 25.0, 12.0, 16.0)
+    assert (info["width"], info["height"], info["k"]) == (32, 24, [25, 0, 16, 0, 25, 12, 0, 0, 1])
+    assert (info["p"], info["r"]) == ([25, 0, 16, 0, 0, 25, 12, 0, 0, 0, 1, 0], [1, 0, 0, 0, 1, 0, 0, 0, 1])
 
 
 @each_kind

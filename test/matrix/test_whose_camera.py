@@ -27,7 +27,6 @@ TYPES = {
     "model/mask_compressed": MASK,
     "model/info": "edgefirst_msgs/msg/ModelInfo",
 }
-OWNED = (*TYPES, "camera/info")
 BOTH = {REAR: VIDEO, FRONT: VIDEO}
 UNNAMED = {"/rear/image_raw/compressed": COMPRESSED_IMAGE, "/front/image_raw/compressed": COMPRESSED_IMAGE}
 NESTED = {"/cam/rear/image_raw": "sensor_msgs/msg/Image", "/cam/front/image_raw": "sensor_msgs/msg/Image"}

@@ -18,13 +18,11 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 
 from bags import write_two_of_each  # noqa: E402
 from same_dataset import adds_up, assert_same_dataset, counts_of, frames  # noqa: E402
-from zenoh_network import LONG, encoding_of, free_port, newer_attachment, open_session, until  # noqa: E402
+from zenoh_network import LONG, encoding_of, free_port, open_session, until  # noqa: E402
 
 from edgefirst_ros import convert  # noqa: E402
-from edgefirst_ros.counts import BEFORE_KEYFRAME, BY_STAMPS, ON_THE_WAY  # noqa: E402
-from edgefirst_ros.messages import header_stamp  # noqa: E402
+from edgefirst_ros.counts import BEFORE_KEYFRAME, BY_STAMPS  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
-from edgefirst_ros.sources.topics import STATICS  # noqa: E402
 
 SMALL = {"seconds": 2.0, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
 PATIENT = {"lookahead": 3.0}
@@ -32,26 +30,17 @@ PATIENT = {"lookahead": 3.0}
 CAMERA = "/camera/h264"
 UNUSED = "/radar/info"
 """Topic that a capture does not subscribe."""
-GID = bytes(range(16))
 
 
 class Network:
-    """A router, processes of the command beside it, and a session of this process.
+    """A router, processes of the command beside it, and a session of this process."""
 
-    `narrow`: no router, no shared memory, and little room on the way: this process notices at once who does not listen.
-    """
-
-    def __init__(self, folder, start, *, narrow=False):
+    def __init__(self, folder, start):
         self.folder = folder
         self._start = start
         self.endpoint = f"tcp/127.0.0.1:{free_port()}"
-        if narrow:
-            self.router = None
-            self.bus = open_session("peer", listen=f"{self.endpoint}#so_sndbuf=65536", shared_memory=False)
-            self.endpoint += "#so_rcvbuf=65536"
-        else:
-            self.router = open_session("router", listen=self.endpoint)
-            self.bus = open_session("client", self.endpoint)
+        self.router = open_session("router", listen=self.endpoint)
+        self.bus = open_session("client", self.endpoint)
         self.logs, self.cold = [], []
 
     def start(self, *arguments, cold=False, **variables):
@@ -100,13 +89,12 @@ class Network:
             process.kill()
             process.wait()
         self.bus.close()
-        if self.router is not None:
-            self.router.close()
+        self.router.close()
 
 
 @pytest.fixture
-def network(tmp_path, request, start_command):
-    made = Network(tmp_path, start_command, narrow=getattr(request, "param", "") == "narrow")
+def network(tmp_path, start_command):
+    made = Network(tmp_path, start_command)
     yield made
     print(made.log())
     made.close()
@@ -122,14 +110,12 @@ def messages_of(path):
 class Services:
     """The device's services in this process: messages of a recording, at its pace.
 
-    Without `drop` nothing of them is lost by itself, as the capture has subscribed all that it uses by then.
-    Of topics that are `numbered`, messages have their numbers.
+    Nothing of them is lost by itself, as the capture has subscribed all that it uses by then.
     """
 
-    def __init__(self, bus, path, *, numbered=(), drop=False):
+    def __init__(self, bus, path):
         self.messages = messages_of(path)
-        self._numbered = numbered
-        control = zenoh.CongestionControl.DROP if drop else zenoh.CongestionControl.BLOCK
+        control = zenoh.CongestionControl.BLOCK
         self._publishers = {
             topic: bus.declare_publisher(f"rt{topic}", encoding=encoding_of(schema), congestion_control=control)
             for topic, schema in {m.topic: m.schema for m in self.messages}.items()
@@ -147,8 +133,7 @@ class Services:
             if not begin <= elapsed < end or without(number, message):
                 continue
             time.sleep(max(0.0, started + elapsed - time.monotonic()))
-            attachment = newer_attachment(number, GID) if message.topic in self._numbered else None
-            self._publishers[message.topic].put(message.data, attachment=attachment)
+            self._publishers[message.topic].put(message.data)
             sent[f"rt{message.topic}"] = sent.get(f"rt{message.topic}", 0) + 1
         return sent
 
@@ -232,50 +217,6 @@ def test_what_is_lost_on_the_way_is_counted_by_its_stamps(network, recording, tm
     before = 60 - 3 - sent[f"rt{CAMERA}"]
     assert counts[CAMERA]["dropped"][BEFORE_KEYFRAME] == 15 - before, "the rest of the first GOP"
     assert adds_up(counts[CAMERA])
-
-
-@pytest.mark.parametrize("network", ["narrow"], indirect=True)
-def test_what_does_not_reach_a_listener_that_stands_still_is_counted(network, recording, tmp_path):
-    """Of a publisher that leaves out what cannot be sent: exactly where messages are numbered, else by their stamps."""
-    path = recording(**SMALL | {"cube_shape": (2, 128, 4, 128), "noise": 4.0})
-    capture = network.capture("stopped")
-    numbered = {CAMERA, "/radar/cube", "/imu"}
-    patient = Services(network.bus, path, numbered=numbered)
-    hasty = Services(network.bus, path, numbered=numbered, drop=True)
-    sent = Counter(patient.send(end=0.8))
-    heard_all(network, sent)
-    capture.send_signal(signal.SIGSTOP)
-    until(lambda: Path(f"/proc/{capture.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-    sent.update(hasty.send(begin=0.8, end=1.4))
-    capture.send_signal(signal.SIGCONT)
-    sent.update(patient.send(begin=1.4))
-
-    def told():
-        """{key: (received, lost by number, lost by stamps)}, but of what is only repeated."""
-        topics = network.ask("status")["topics"]
-        numbers = {key: (t["received"], t["lost"], t["lost_by_stamps"]) for key, t in topics.items()}
-        return {key: n for key, n in numbers.items() if key in sent and key.removeprefix("rt/") not in STATICS}
-
-    until(lambda: all(sum(numbers) >= sent[key] for key, numbers in told().items()), step=0.1)
-    found = told()
-    print(found)
-    lossy = {key: (lost, guessed) for key, (_, lost, guessed) in found.items() if lost or guessed}
-    assert {f"rt{CAMERA}", "rt/radar/cube"} <= lossy.keys()
-    for key, numbers in found.items():
-        assert sum(numbers) == sent[key], key
-        assert not numbers[1 if key.removeprefix("rt") not in numbered else 2], key
-    assert network.finish(capture) == 3, network.log()
-    counts = counts_of(tmp_path / "live" / "stopped.frames.arrow")
-    for key, (lost, guessed) in lossy.items():
-        count = counts[key.removeprefix("rt")]
-        assert (count["dropped"].get(ON_THE_WAY, 0), count["dropped"].get(BY_STAMPS, 0)) == (lost, guessed), key
-        assert count["seen"] == sent[key], key
-    assert adds_up(counts[CAMERA])
-    assert adds_up(counts["/radar/cube"])
-    shown = frames(tmp_path / "live" / "stopped.frames.arrow")["timestamp"].to_list()
-    pictures = [header_stamp(message) for message in patient.messages if message.topic == CAMERA]
-    assert shown == [stamp for stamp in pictures if stamp in set(shown)]
-    assert shown[-1] == pictures[-1], "it goes on"
 
 
 def test_the_service_manager_and_who_looks_are_told_how_it_is(network, tmp_path):

@@ -29,7 +29,6 @@ POINTS, PARTS = (0, 1, 3, 5, 7, 8), 9
 SOME = 6
 """Calls of a conversion that are tried; all of them with EDGEFIRST_EVERY_CALL=1."""
 REASONS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
-COUNTED = ("/camera/h264", "/radar/cube", "/radar/targets", "/lidar/points")
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,8 @@ def units(tile):
     return [data for _, data in encode("h264", f"{X264}bframes=0", FRAMES, paint=paint)]
 
 
-def record(path, without=(), hurt=(), more=()):
-    """A recording of the four streams but for some (tile, number); `hurt` lose their second half."""
+def record(path, without=(), more=()):
+    """A recording of the four streams but for some (tile, number)."""
     messages = []
     for number in range(FRAMES):
         stamp = START + number * STEP
@@ -39,7 +39,6 @@ def record(path, without=(), hurt=(), more=()):
             if (tile, number) in without:
                 continue
             data = units(tile)[number]
-            data = data[: len(data) // 2] if (tile, number) in hurt else data
             time = builtin_interfaces.Time(*divmod(stamp, 10**9))
             video = foxglove_msgs.CompressedVideo(time, "camera", data, "h264").to_bytes()
             messages.append(Sent(f"/camera/h264/{name}", stamp + tile * 1000, number, bytes(video), stamp))
@@ -60,25 +59,6 @@ def expected(number):
     return [64 * tile + number for tile in range(4)]
 
 
-@pytest.mark.parametrize("settings", [{}, {"keyframes": True}, {"rate": 5.0}, {"camera_format": "png", "jobs": 1}])
-def test_pictures_are_joined_from_tiles_of_one_stamp(tmp_path, settings):
-    outcome = convert(record(tmp_path / "drive.mcap"), tmp_path / "out", **settings)
-    assert outcome.exit_code == 0
-    samples = [*Dataset(outcome.paths.container).samples()]
-    numbers = [sample.frame for sample in samples]
-    wanted = {"keyframes": range(0, FRAMES, GOP), "rate": None}.get(next(iter(settings), ""), range(FRAMES))
-    assert numbers == (list(wanted) if wanted is not None else numbers)
-    assert len(numbers) >= 2
-    for sample in samples:
-        assert shown(sample) == expected(sample.frame)
-        assert sample.timestamp == START + sample.frame * STEP
-        assert sample.row["keyframe"] == (sample.frame % GOP == 0)
-        assert list(sample.row["size"]) == [256, 192]
-    counts = outcome.counts.topics[WHOLE]
-    assert (counts.seen, counts.written) == (FRAMES, len(samples))
-    assert set(outcome.counts.topics) == {WHOLE}
-
-
 def test_a_missing_tile_is_a_loss_of_its_picture_and_of_those_that_refer_to_it(tmp_path):
     outcome = convert(record(tmp_path / "drive.mcap", without={(2, 5)}), tmp_path / "out")
     assert outcome.exit_code == 3
@@ -88,14 +68,6 @@ def test_a_missing_tile_is_a_loss_of_its_picture_and_of_those_that_refer_to_it(t
     dropped = dict(outcome.counts.topics[WHOLE].dropped)
     assert dropped == {"a tile is missing": 1, "after a loss, before the next keyframe": GOP - 6}
     assert outcome.counts.topics[WHOLE].seen == FRAMES
-
-
-def test_a_tile_that_is_not_clean_leaves_its_picture_out(tmp_path):
-    outcome = convert(record(tmp_path / "drive.mcap", hurt={(1, 14)}), tmp_path / "out")
-    assert outcome.exit_code == 3
-    samples = [*Dataset(outcome.paths.container).samples()]
-    assert [sample.frame for sample in samples] == list(range(14))
-    assert all(shown(sample) == expected(sample.frame) for sample in samples)
 
 
 def test_a_stream_of_the_whole_picture_goes_before_its_tiles(tmp_path):

@@ -17,7 +17,6 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.duration import Duration
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from same_dataset import (  # noqa: F401  for the tests of the node
@@ -217,23 +216,15 @@ class Player:
             assert time.monotonic() < deadline, "somebody still listens"
             time.sleep(0.02)
 
-    def play(
-        self,
-        begin: float = 0.0,
-        end: float = 1e9,
-        rate: float = 1.0,
-        without: Collection[str] = (),
-        steady: bool = False,
-    ) -> None:
+    def play(self, begin: float = 0.0, end: float = 1e9, rate: float = 1.0, steady: bool = False) -> None:
         """Publish what was recorded from `begin` to `end` s; `steady`: steps of the clock are not waited for."""
         started = None
         for message, elapsed in zip(self.messages, self._elapsed(steady), strict=True):
-            if not begin <= elapsed / 1e9 < end or message.topic in without:
+            if not begin <= elapsed / 1e9 < end:
                 continue
             started = started if started is not None else time.monotonic() - elapsed / 1e9 / rate
             time.sleep(max(0.0, started + elapsed / 1e9 / rate - time.monotonic()))
             name = self._names.get(message.topic, message.topic)
-            self.times.setdefault(name, []).append(time.monotonic())
             self._publishers[message.topic].publish(message.data)
             self.sent[name] = self.sent.get(name, 0) + 1
 
@@ -247,8 +238,7 @@ class Player:
         steps = (b - a for a, b in itertools.pairwise(times))
         return list(itertools.accumulate((s if not steady or abs(s) < 500_000_000 else 0 for s in steps), initial=0))
 
-    def close(self, *topics: str) -> None:
-        for topic in topics:  # with a publisher goes what is still on its way
-            self._publishers[topic].wait_for_all_acked(Duration(seconds=LONG))
-        for topic in topics or tuple(self._publishers):
-            self._bench.node.destroy_publisher(self._publishers.pop(topic))
+    def close(self) -> None:
+        for publisher in self._publishers.values():
+            self._bench.node.destroy_publisher(publisher)
+        self._publishers.clear()

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,15 +15,11 @@ rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or sourc
 for package in ("edgefirst_msgs", "foxglove_msgs"):
     pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
 
-from capturing import ALONE, CAMERA, FEW, NODE, PATIENT, Bench, Player, adds_up, frames, members  # noqa: E402
+from capturing import ALONE, CAMERA, FEW, PATIENT, Bench, Player, adds_up, frames, members  # noqa: E402
 from lifecycle_msgs.msg import Transition  # noqa: E402
 from lifecycle_msgs.srv import ChangeState  # noqa: E402
-from rcl_interfaces.srv import SetParameters  # noqa: E402
-from rclpy.parameter import Parameter  # noqa: E402
 
 from edgefirst_ros import convert  # noqa: E402
-
-GOP = 15
 
 Start = Callable[..., Any]
 
@@ -90,89 +84,12 @@ def test_splits_lose_no_frame(capture: Start, bench: Bench, recording: Any, tmp_
         assert sum(count["written"] for count in written) == 105
 
 
-def test_pretrigger(capture: Start, bench: Bench, recording: Any, tmp_path: Path) -> None:
-    """The dataset begins with a keyframe at least that long before the start, with companions and position."""
-    node = capture(autostart=False, pretrigger=1.2, sequence="triggered", **PATIENT)
-    path = recording(seconds=5, **FEW)
-    player = Player(bench, path)
-    with pytest.raises(AssertionError):
-        node.until(lambda facts: facts["active"], 0.5)
-    change(bench, Transition.TRANSITION_CONFIGURE)
-    change(bench, Transition.TRANSITION_ACTIVATE)
-    player.ready()
-    player.play(end=3.4)
-    node.has_received(player.sent)
-    assert not node.status()["recording"]
-    assert node.trigger("start").success
-    latest = time.monotonic()
-    assert node.status()["recording"]
-    player.play(begin=3.4)
-    node.has_received(player.sent)
-    assert json.loads(node.trigger("stop").message)["datasets"] == [str(node.out / "triggered.zip")]
-    convert(path, tmp_path / "offline", **PATIENT)
-    got, whole = rows(node.out, "triggered"), rows(tmp_path / "offline", path.stem)
-    first = len(whole) - len(got)
-    assert first % GOP == 0
-    assert player.times[CAMERA][first] <= latest - 1.2  # a picture comes later than it is sent
-    assert got == [{**row, "segment": 0} for row in whole[first:]]
-    assert got[0]["latitude"] is not None
-    assert got[0]["radar_targets_timestamp"] is not None
-    assert node.counts("triggered")[CAMERA]["dropped"] == {}
-
-
-def test_start_and_stop_again(capture: Start, bench: Bench, recording: Any) -> None:
-    """Without autostart ~/start is enough; every start is a dataset, with the host and the second in its name."""
-    player = Player(bench, recording(seconds=4, **ALONE))
-    node = capture(autostart=False, host="wagon", jpeg_quality=95)
-    assert node.trigger("start").success
-    player.ready()
-    player.play(end=1.9)
-    before = player.sent[CAMERA]
-    node.has_received(player.sent)
-    # what has come waits in a queue until it is seen
-    facts = node.until(lambda facts: facts.get("counts", {}).get(CAMERA, {}).get("seen", 0) >= before)
-    assert facts["counts"][CAMERA]["seen"] == before
-    assert facts["recording"]
-    assert facts["sequence"].startswith("wagon_2")
-    assert facts["time_base"] == {"base": "header", "topics": {}}
-    assert {"samples", "bytes", "backlog", "queue", "flush_age_s", "finished", "failure"} <= facts.keys()
-
-    assert set_parameter(bench, "jpeg_quality", 20).successful
-    assert set_parameter(bench, "rate", 10.0).successful
-    refused = set_parameter(bench, "layout", "directory")
-    assert not refused.successful
-    assert "layout cannot change" in refused.reason
-    refused = set_parameter(bench, "jpeg_quality", 0)
-    assert not refused.successful
-    (one,) = json.loads(node.trigger("stop").message)["datasets"]
-    assert not node.status()["recording"]
-    player.play(begin=1.9, end=2.3)  # nobody wants these
-    node.has_received(player.sent)
-    assert node.trigger("start").success
-    player.play(begin=2.3)
-    node.has_received(player.sent)
-    assert len(json.loads(node.trigger("stop").message)["datasets"]) == 2
-    node.finish()
-    first, second = parts(node)
-    assert one == str(node.out / f"{first}.zip")
-    assert frames(node.out / f"{first}.frames.arrow").height == before
-    assert node.counts(second)[CAMERA]["dropped"].keys() == {"not sampled"}
-    sizes = [min(map(len, members(node.out / f"{name}.zip").values())) for name in (first, second)]
-    assert sizes[1] < 0.7 * sizes[0]  # of jpeg_quality
-
-
 def change(bench: Bench, transition: int) -> None:
     assert bench.call(ChangeState, "/capture/change_state", asked(transition)).success
 
 
 def asked(transition: int) -> Any:
     return ChangeState.Request(transition=Transition(id=transition))
-
-
-def set_parameter(bench: Bench, name: str, value: Any) -> Any:
-    request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
-    (answer,) = bench.call(SetParameters, "/capture/set_parameters", request).results
-    return answer
 
 
 def test_lifecycle(capture: Start, bench: Bench, recording: Any) -> None:
@@ -245,14 +162,6 @@ def test_parameters_of_a_file(capture: Start, bench: Bench, recording: Any, tmp_
     )
     assert live == offline
     assert len(live) > 5
-
-
-def test_wrong_parameters_are_refused(start: Start) -> None:
-    """More of them: test_capture_node.py."""
-    node = start(*NODE, "-p", "pretriger:=1.0")
-    assert node.wait() == 2, node.log
-    assert "unknown parameter 'pretriger'; did you mean 'pretrigger'?" in node.log
-    assert "Traceback" not in node.log
 
 
 def test_without_ros_the_command_says_what_to_install(command: list[str], tmp_path: Path) -> None:

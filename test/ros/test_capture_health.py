@@ -15,10 +15,8 @@ rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or sourc
 for package in ("edgefirst_msgs", "foxglove_msgs"):
     pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
 
-from capturing import ALONE, CAMERA, FEW, PATIENT, Bench, Player, adds_up, members  # noqa: E402
+from capturing import CAMERA, FEW, PATIENT, Bench, Player, adds_up, members  # noqa: E402
 from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
-from rcl_interfaces.srv import SetParameters  # noqa: E402
-from rclpy.parameter import Parameter  # noqa: E402
 
 OK = DiagnosticStatus.OK
 
@@ -92,31 +90,3 @@ def test_overload_thins_samples_and_counts_them(capture: Start, bench: Bench, re
     assert memory < 900_000, f"{memory} kB"
     troubled = [s for s in bench.statuses(f"capture: {CAMERA}") if "left out under load" in s.message]
     assert not troubled or troubled[-1].level == DiagnosticStatus.WARN
-
-
-def test_a_full_disk_ends_the_dataset_cleanly(capture: Start, bench: Bench, recording: Any, tmp_path: Path) -> None:
-    """Nothing is begun with too little space, which the exit code says; where it gets enough, all is complete."""
-    player = Player(bench, recording(seconds=3, **ALONE))
-    other = ("-r", "__node:=other")
-    nothing = capture(name="/other", ros=other, min_free_bytes=1 << 60, out=tmp_path / "nothing")
-    node = capture(min_free_bytes=1 << 60, sequence="full")
-    player.ready(subscribers=2)
-    player.play(end=1.6)
-    facts = node.until(lambda facts: facts["failure"])
-    assert "bytes are free" in facts["failure"]
-    answer = node.trigger("start")
-    assert not answer.success
-    assert "bytes are free" in answer.message
-    bench.told("capture: dataset", lambda s: s.level == DiagnosticStatus.ERROR)
-    nothing.until(lambda facts: facts["failure"])
-    nothing.finish(code=1)
-    assert not list(nothing.out.glob("*"))
-    request = SetParameters.Request(parameters=[Parameter("min_free_bytes", value=0).to_parameter_msg()])
-    (answer,) = bench.call(SetParameters, "/capture/set_parameters", request).results
-    assert answer.successful
-    assert node.trigger("start").success
-    player.play(begin=1.6)
-    node.has_received(player.sent)
-    assert node.status()["recording"]
-    node.finish(code=3)
-    assert len(list(node.out.glob("*.frames.arrow"))) == 1

@@ -17,9 +17,8 @@ from std_msgs.msg import Empty  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 from waiting import LONG  # noqa: E402
 
-from edgefirst_ros.errors import DatasetError, UsageError  # noqa: E402
+from edgefirst_ros.errors import DatasetError  # noqa: E402
 from edgefirst_ros.nodes.capture import CaptureNode  # noqa: E402
-from edgefirst_ros.nodes.parameters import open_node  # noqa: E402
 from edgefirst_ros.pipeline.capture import Results  # noqa: E402
 from edgefirst_ros.pipeline.capture_session import _Capturing  # noqa: E402
 
@@ -108,29 +107,3 @@ def test_another_node_of_the_same_name_is_told_once(bench: Bench, capfd: pytest.
     finally:
         executor.shutdown()
         node.destroy_node()
-
-
-@pytest.mark.usefixtures("refused")
-@pytest.mark.parametrize("name", ["drive/1", "../evil", "x" * 300, "CON.zip", "ends.zip"])
-def test_a_sequence_that_can_name_nothing_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"^/capture: sequence: .* cannot name a dataset; .* could") as caught:
-        open_node(["--ros-args", "-p", f"sequence:={name}"], CaptureNode)
-    assert caught.value.exit_code == 2
-
-
-@pytest.mark.usefixtures("refused")
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("-p", "jpeg_quality:=0"), "jpeg_quality: expected a whole number at least 1, at most 100, got 0"),
-        (("-p", "pretriger:=1.0"), "unknown parameter 'pretriger'; did you mean 'pretrigger'?"),
-        (("-p", "require:=[sonar]"), "require"),
-        (("-p", "nonsense"), "ROS arguments"),
-    ],
-    ids=["range", "unknown", "sensor", "form"],
-)
-def test_wrong_parameters_are_refused(arguments: tuple[str, ...], says: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        open_node(["--ros-args", *arguments], CaptureNode)
-    assert says in str(caught.value)
-    assert caught.value.exit_code == 2

@@ -233,19 +233,6 @@ def test_a_signal_ends_it_cleanly(
     assert "Traceback" not in node.log
 
 
-def test_a_signal_ends_the_wait_for_subscribers(play: Callable[..., Any], recording: Callable[..., Path]) -> None:
-    node = play(recording=recording(**IMU), wait_timeout=60)
-    wait_printed(node, "waiting for subscribers")
-    assert node.stop(signal.SIGTERM) == 0, node.log
-    assert "0 messages" in node.log
-
-
-def test_nobody_listens_and_it_plays_all_the_same(play: Callable[..., Any], recording: Callable[..., Path]) -> None:
-    node = play(recording=recording(**IMU), rate=10, wait_timeout=0.3, wait_for_subscribers=2)
-    assert node.wait() == 0, node.log
-    assert "0 of 2 topics have a subscriber" in node.log
-
-
 @pytest.mark.parametrize(("parameter", "code"), [("rate:=0.0", 2), ("recording:=/nowhere/drive.mcap", 1)])
 def test_errors_become_exit_codes(parameter: str, code: int, start: Callable[..., Any]) -> None:
     node = start("-m", "edgefirst_ros", "play", "--ros-args", "-p", parameter, PYTHONPATH=str(ROOT))

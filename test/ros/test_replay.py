@@ -156,22 +156,6 @@ def test_progress_and_parameters_are_seen_and_signals_stop(
     assert all(name.endswith((".partial", ".journal", ".lock")) for name in files(out)), list(files(out))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
-def test_other_signals_stop_too(how: signal.Signals, recording: Any, start: Callable[..., Any], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    node = start(*NODE, *recordings(recording(**MUCH)), "-p", f"out:={out}", *SLOW)
-    deadline = time.monotonic() + LONG
-    while not out.exists() or not files(out):
-        assert time.monotonic() < deadline, node.log
-        time.sleep(0.02)
-    assert node.stop(how) == 128 + how, node.log  # at its end it would be 0
-    assert "Traceback" not in node.log
-    assert not list(out.glob("*.zip"))
-    again = start(*NODE, *recordings(recording(**SMALL)), "-p", f"out:={out}", "-p", "overwrite:=true")
-    assert again.wait() == 0, again.log
-    assert {Path(name).suffix for name in files(out)} == {".zip", ".arrow"}
-
-
 def test_loss_is_exit_code_3_and_a_warning(
     recording: Any, start: Callable[..., Any], listener: Listener, tmp_path: Path
 ) -> None:

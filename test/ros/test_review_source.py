@@ -16,7 +16,7 @@ for package in ("edgefirst_msgs", "foxglove_msgs"):
 from rclpy.type_hash import TypeHash  # noqa: E402
 from test_source import CAMERA, System  # noqa: E402
 
-from edgefirst_ros.streams import CUBE, VIDEO  # noqa: E402
+from edgefirst_ros.streams import VIDEO  # noqa: E402
 
 
 @pytest.fixture
@@ -41,25 +41,6 @@ def test_numbers_of_a_publisher_that_stays_are_no_loss_when_another_one_goes(sys
 
 
 # ---- parts -----------------------------------------------------------------------------------
-def test_a_part_is_not_given_to_two_topics(system: System) -> None:
-    """That of a host came first; the other one may not be mixed into it."""
-    system.publish(CAMERA, VIDEO)
-    source = system.source()
-    first = system.publish("/maivin/radar/cube", CUBE)
-    system.arrives(source, first)
-    system.publish("/radar/cube", CUBE)
-    system.publish("/other/radar/cube", CUBE)
-    system.looks(source, lambda: "/radar/cube" in source.unused)
-    assert source.unused == {
-        "/radar/cube": "not recorded: its part is that of /maivin/radar/cube, and cannot change any more"
-    }
-    assert source.states.keys() == {CAMERA, "/maivin/radar/cube"}
-    system.arrives(source, first)
-    system.other.destroy_publisher(first)
-    system.looks(source, lambda: not source.states["/maivin/radar/cube"].publishers)
-    assert source.states.keys() == {CAMERA, "/maivin/radar/cube"}
-
-
 # ---- programs without ROS ----------------------------------------------------------------------
 def test_a_name_that_ros_does_not_allow_is_told_and_harms_nothing(
     system: System, monkeypatch: pytest.MonkeyPatch

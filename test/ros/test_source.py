@@ -20,10 +20,10 @@ from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.config import Settings  # noqa: E402
 from edgefirst_ros.messages import Message  # noqa: E402
-from edgefirst_ros.sources.live import LiveSource, Settling  # noqa: E402
+from edgefirst_ros.sources.live import LiveSource  # noqa: E402
 from edgefirst_ros.sources.ros import RosTransport  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
-from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, MASK, MODEL, VIDEO  # noqa: E402
+from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, IMU, VIDEO  # noqa: E402
 
 CAMERA = "/camera/h264"
 TRANSFORM = "geometry_msgs/msg/TransformStamped"
@@ -103,13 +103,6 @@ def system(ros_domain: int) -> Iterator[System]:
     it.close()
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics that came late get their parts without a wait; longer where the type alone tells."""
-    monkeypatch.setattr(Settling, "QUIET", 0.0)
-    monkeypatch.setattr(Settling, "QUIET_TO_GUESS", 0.5)
-
-
 def test_the_publishers_tell_the_type(system: System) -> None:
     """A subscriber has no say; of publishers that differ those of the expected type are heard."""
     system.publish(CAMERA, VIDEO)
@@ -130,21 +123,6 @@ def test_the_publishers_tell_the_type(system: System) -> None:
     assert source.states[CAMERA].mixed == ""
 
 
-def test_a_topic_of_another_type_has_no_part(system: System) -> None:
-    """As in a recording: it is told, and another one may have the part."""
-    system.publish(CAMERA, VIDEO)
-    wrong = {"/radar/cube": CLOUD, "/gps": IMU, "/model/output": DETECT, "/tf_static": IMU, "/fix": IMU}
-    for topic, schema in wrong.items():
-        system.publish(topic, schema)
-    source = system.source(imu_topic="/fix", gps_topic="/gps")
-    right = system.publish("/maivin/radar/cube", CUBE)
-    system.looks(source, lambda: {*wrong} - {"/fix"} == {*source.unused} and "/maivin/radar/cube" in source.states)
-    assert source.states.keys() == {CAMERA, "/maivin/radar/cube", "/fix"}
-    assert source.unused["/gps"] == f"not recorded: its type is {IMU}, expected is {FIX}"
-    system.arrives(source, right)
-    assert {*system.came} == {("/radar/cube", CUBE)}
-
-
 def test_a_topic_that_comes_back_with_another_type(system: System) -> None:
     camera, cloud = system.publish(CAMERA, VIDEO), system.publish("/lidar/points", CLOUD)
     source = system.source()
@@ -155,36 +133,6 @@ def test_a_topic_that_comes_back_with_another_type(system: System) -> None:
     assert source.states["/lidar/points"].publishers == 0
     assert {*source.unused} == {"/lidar/points"}
     system.arrives(source, camera)
-
-
-def test_results_of_the_older_form_come_late(system: System, at_once: None) -> None:
-    """They are used while those of the newer form have not come; afterwards these come too late, which is told."""
-    system.publish(CAMERA, VIDEO)
-    source = system.source()
-    system.looks(source, lambda: source.states)
-    boxes = system.publish("/model/boxes2d", DETECT)
-    system.looks(source, lambda: "/model/boxes2d" in source.states)
-    mask = system.publish("/model/mask_compressed", MASK)
-    for publisher in (boxes, mask):
-        system.arrives(source, publisher)
-    assert {*system.came} == {("/model/boxes2d", DETECT), ("/model/mask_compressed", MASK)}
-    assert (source._roles.model, source._roles.masks) == ("/model/boxes2d", "/model/mask_compressed")
-    system.publish("/model/output", MODEL)
-    system.looks(source, lambda: source.unused)
-    assert source.unused["/model/output"].startswith("not recorded as model: that was /model/boxes2d so far")
-    assert "/model/output" not in source.states
-
-
-def test_a_position_by_its_type_alone_comes_late(system: System, at_once: None) -> None:
-    system.publish(CAMERA, VIDEO)
-    source = system.source()
-    fix = system.publish("/fix", FIX)
-    system.arrives(source, fix)
-    assert {*system.came} == {("/fix", FIX)}
-    assert source._roles.gps == "/fix"
-    system.publish("/gps", FIX)
-    system.looks(source, lambda: source.unused)
-    assert {*source.unused} == {"/gps"}
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["replaced", "joined"])

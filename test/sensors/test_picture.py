@@ -255,10 +255,6 @@ def message(encoding, array, width, height, padding=0):
     return sensor_msgs.Image(header, height, width, encoding, 0, step, data.reshape(-1))
 
 
-def yuv_like(shape):
-    return np.clip(scene(shape[1], shape[0]), 16, 235).astype(np.uint8)
-
-
 RAW = {
     "rgb8": (3, None), "bgr8": (3, cv2.COLOR_BGR2RGB), "rgba8": (4, cv2.COLOR_RGBA2RGB),
     "bgra8": (4, cv2.COLOR_BGRA2RGB), "8UC3": (3, cv2.COLOR_BGR2RGB), "mono8": (1, cv2.COLOR_GRAY2RGB),

@@ -25,8 +25,6 @@ from zenoh_network import (  # noqa: E402
 
 from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
-from edgefirst_ros.sources import zenoh as zenoh_transport  # noqa: E402
-from edgefirst_ros.sources import zenoh_intake  # noqa: E402
 from edgefirst_ros.sources.live import LiveSource, TilingTransport  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 from edgefirst_ros.sources.zenoh import ZenohTransport  # noqa: E402
@@ -352,41 +350,6 @@ def test_what_a_starved_listener_leaves_out_is_counted(car, ear):
     assert received <= 17
     assert one.lost() == {"/camera/h264": (50 - received, 0)}
     assert one.live.states["rt/camera/h264"].lost == 50 - received
-
-
-def test_what_waits_for_the_camera_is_bounded(car, ear):
-    one = ear(pretrigger_bytes=1 << 20)
-    car.is_heard_on("rt/camera/h264", VIDEO)
-    car.send("rt/camera/h264", *range(0, 2000, 100), size=100_000)
-    one.offered("/camera/h264")
-    lane = one.transport._intake.lanes()[0]
-    until(lambda: lane.waiting[-1].data[4:12] == stamped(1900)[4:12])
-    assert sum(len(sent.data) for sent in lane.waiting) <= 1 << 20
-    one.listen()
-    one.has("/camera/h264", range(1000, 2000, 100))
-    assert one.lost() == {"/camera/h264": (10, 0)}
-
-
-def test_floods_of_encodings_keys_and_publishers_are_bounded_and_told(car, ear, monkeypatch):
-    monkeypatch.setattr(zenoh_transport, "MOST_TOKENS", 2)
-    monkeypatch.setattr(zenoh_intake, "MOST_KEYS", 2)
-    one = ear()
-    car.is_heard_on("rt/camera/h264", VIDEO)
-    car.send("rt/camera/h264", 0)
-    one.offered("/camera/h264")
-    for number in range(40):
-        car.bus.put("rt/camera/h264", stamped(1), encoding=f"application/{number}{'x' * 150}")
-    for number in range(3):
-        car.has(f"h{number}/imu", IMU, rmw_token(f"/h{number}/imu", IMU))
-        car.bus.put(f"h{number}/gps", stamped(1), encoding=encoding_of(FIX))
-    lane = one.transport._intake.lanes()[0]
-    until(lambda: lane.foreign.total() == 40 and one.transport._intake.ignored and one.transport._untold)
-    assert len(lane.foreign) == zenoh_intake.MOST_ENCODINGS + 1
-    assert lane.foreign[zenoh_intake.OTHERS] == 40 - zenoh_intake.MOST_ENCODINGS
-    mixed = one.transport.look({}).mixed
-    assert "keys are stored, and more keys exist" in mixed["further keys"]
-    assert mixed["further publishers"] == "not used: 2 are noted, and more exist"
-    assert len(mixed["rt/camera/h264"]) < 2000
 
 
 # ---- sessions ----------------------------------------------------------------------------------

@@ -18,13 +18,12 @@ def free_port():
         return listening.getsockname()[1]
 
 
-def open_session(mode, endpoint=None, listen=None, *, shared_memory=True):
+def open_session(mode, endpoint=None, listen=None):
     """A session that finds nobody by itself."""
     config = zenoh.Config()
     settings = {"mode": mode, "scouting/multicast/enabled": False, "timestamping/enabled": True}
     settings |= {"connect/endpoints": [endpoint]} if endpoint else {}
     settings |= {"listen/endpoints": [listen]} if listen else {}
-    settings |= {} if shared_memory else {"transport/shared_memory/enabled": False}
     if mode == "router":  # it is to lose nothing where a process does not run for a while
         settings |= {"transport/link/tx/queue/congestion_control/drop/wait_before_drop": 10_000_000}
     for key, value in settings.items():
