@@ -101,10 +101,10 @@ class CaptureDataset:
             "committed": writer.committed,
             "bytes": output.bytes,
             "newest": output.newest,
-            "backlog": output.backlog,
-            "standstill_s": round(output.standstill, 3),
+            "backlog": output.samples.backlog,
+            "standstill_s": round(output.samples.standstill, 3),
             "flush_age_s": round(writer.flush_age, 3),
-            "decoder": output.note or self._decoder,
+            "decoder": output.samples.note or self._decoder,
             "worst_skew_ns": {
                 f"{streams.of_key(sensor).column}_skew": skews.largest for sensor, skews in dict(output.skews).items()
             },
@@ -125,19 +125,19 @@ class CaptureDataset:
         self._counts.see(topic, 1 + arrival.lost + arrival.guessed)
         self._counts.drop(topic, ON_THE_WAY, arrival.lost)
         self._counts.drop(topic, BY_STAMPS, arrival.guessed)
-        self._output.push(arrival.message, arrival.now, arrival.parsed)
+        self._output.frames.push(arrival.message, arrival.now, arrival.parsed)
 
     def pause(self, *, paused: bool) -> None:
         """Make no samples of the messages that come from now on, or make them again."""
-        self._output.pause(paused=paused)
+        self._output.frames.paused = paused
 
     def advance(self, now: int) -> None:
         """Hand on the frames that are complete by `now`, ns of time.monotonic_ns()."""
-        self._output.advance(now)
+        self._output.frames.advance(now)
 
     def flush(self) -> None:
         """Commit the written samples while no new one comes; otherwise the writer does so by itself."""
-        self._output.call_idle(self._writer.flush)
+        self._output.samples.call_idle(self._writer.flush)
 
     def complete(self) -> Completed:
         """Complete the dataset, or remove one without samples; never raises, the outcome says what failed."""

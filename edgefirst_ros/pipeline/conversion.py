@@ -462,9 +462,9 @@ class _Run:
         with SequenceOutput(self._settings, facts, writer, found) as output:
             output.read(found, partial(self._progress, f"converting {sequence}"))
         self._refused = output.refused
-        self._notes += [f"{sequence}: {output.note}"] if output.note else []
+        self._notes += [f"{sequence}: {output.samples.note}"] if output.samples.note else []
         self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in examples.items()]
-        for sensor, away in output.closest.items():
+        for sensor, away in output.frames.closest.items():
             self._closest[sensor] = min(away, self._closest.get(sensor, away))
         for sensor, skews in output.skews.items():
             self._skews.setdefault(sensor, Skews()).merge(skews)

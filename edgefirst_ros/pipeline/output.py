@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,14 +16,12 @@ from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
-from edgefirst_ros.errors import MessageError, StorageError
-from edgefirst_ros.messages import Message
+from edgefirst_ros.errors import StorageError
 from edgefirst_ros.pipeline.cameras import OtherCamera
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Chosen, Usage
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.samples import SampleBuilder
-from edgefirst_ros.sensors.pictures import Parsed
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.align import Skews
 
@@ -67,8 +65,9 @@ def open_writer(
 
 
 class SequenceOutput:
-    """Brings the messages of one sequence into a dataset: `push` and `advance`, then `finish`; threads end with `with`.
+    """Brings the messages of one sequence into a dataset: push to `frames`, then `finish`; threads end with `with`.
 
+    A push raises StorageError if the disk refused earlier samples.
     Owns: all methods belong to the thread that pushes messages; `bytes`, `newest` and `skews` are changed by the thread
     that writes, others read them at any time.
     """
@@ -105,7 +104,7 @@ class SequenceOutput:
             for key, topic in sorted(facts.roles.cameras.items())
             if topic != facts.roles.reference
         }
-        self._samples = SampleBuilder(
+        self.samples = SampleBuilder(
             settings,
             facts,
             self._usage,
@@ -115,11 +114,11 @@ class SequenceOutput:
             chosen=chosen,
             cameras=cameras,
         )
-        self._frames = FrameBuilder(
+        self.frames = FrameBuilder(
             settings,
             facts,
             self._usage,
-            self._samples.put,
+            self.samples.put,
             cameras=cameras,
             found=found,
         )
@@ -130,42 +129,7 @@ class SequenceOutput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._samples.abandon()
-
-    def push(self, message: Message, now: int | None = None, parsed: Parsed | MessageError | None = None) -> None:
-        """Add the next message, as `FrameBuilder.push`; raises StorageError if the disk refused earlier samples."""
-        self._frames.push(message, now, parsed)
-
-    def pause(self, *, paused: bool) -> None:
-        """Make no samples of the messages that come from now on, or make them again."""
-        self._frames.paused = paused
-
-    def advance(self, now: int) -> None:
-        """Hand on the frames that are complete by `now`, ns of the clock of `push`."""
-        self._frames.advance(now)
-
-    @property
-    def closest(self) -> Mapping[str, int]:
-        """{companion sensor: least distance of a message from a frame without one, ns}."""
-        return self._frames.closest
-
-    def call_idle(self, what: Callable[[], None]) -> None:
-        """Call `what` in the writer thread, unless samples wait for it."""
-        self._samples.call_idle(what)
-
-    @property
-    def note(self) -> str:
-        """Note of the decoder to the user; empty without any."""
-        return self._samples.note
-
-    @property
-    def backlog(self) -> int:
-        """Number of messages and frames that wait for the decoder."""
-        return self._samples.backlog
-
-    @property
-    def standstill(self) -> float:
-        return self._samples.standstill
+        self.samples.abandon()
 
     def read(self, found: FirstPass, progress: Callable[[int, int], None]) -> None:
         """Push the messages of a recording, and finish; `progress` is called with messages done and in all."""
@@ -173,9 +137,9 @@ class SequenceOutput:
         wanted = found.wanted
         with suppress(StorageError):  # `finish` says why
             for done, message in enumerate(found.recording.iter_messages(streamed)):
-                if self._frames.is_through:
+                if self.frames.is_through:
                     break
-                self.push(message)
+                self.frames.push(message)
                 progress(done, wanted)
         self.finish()
 
@@ -185,17 +149,17 @@ class SequenceOutput:
         A disk that refuses is not an error here: `refused` says why, and what did not reach the dataset is counted.
         """
         try:
-            self._samples.drain()
-            self._frames.advance(None)
-            self._samples.finish()
+            self.samples.drain()
+            self.frames.advance(None)
+            self.samples.finish()
         except StorageError as error:
             self.refused = error
         finally:
-            self._samples.abandon()
+            self.samples.abandon()
         if self.refused is None:  # only now is it known which messages a sample has
             self._usage.settle()
-            self._frames.leave()
-            self._frames.close()
+            self.frames.leave()
+            self.frames.close()
         else:
             self._reached.settle(self.facts.counts, self.facts.roles)
         self._usage.count_unused()
