@@ -6,9 +6,9 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,36 +65,23 @@ class Stopwatch:
         return (time.process_time() - self._began) / seconds if seconds else 0.0
 
 
-def cameras_of(settings: Settings) -> Mapping[str | None, str]:
-    """Return {reference topic: suffix of its camera in sequence names}; empty for a single camera."""
-    topics = [topic for topic in settings.references if topic is not None]
-    return {settings.references[0]: ""} if len(topics) < 2 else camera_names(topics)  # type: ignore[return-value]
-
-
-def sequence_name(drive: str, camera: str) -> str:
-    """Return the name of the sequence of a camera of a drive."""
-    return with_camera(drive, camera) if camera else drive
-
-
-def drive_names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, str]) -> list[str]:
-    """Return the name of each recording; raises UsageError if two of them would make the same sequence."""
+def _plan(inputs: Sequence[RecordingInput], references: Sequence[str | None]) -> list[Planned]:
+    """Return the recordings with the names of their sequences, one a camera; raises UsageError if two are the same."""
     if not inputs:
         raise UsageError("no recording is given")
-    drives = [safe_name(recording.name) for recording in inputs]
-    known: dict[str, Path] = {}
-    for recording, drive in zip(inputs, drives, strict=True):
-        for sequence in (sequence_name(drive, camera) for camera in cameras.values()):
-            folded = sequence.casefold()  # some file systems ignore the case of letters
-            if folded in known:
-                other = f"{known[folded]} and {recording.path} would both become the sequence {sequence}"
-                raise UsageError(f"{other}: name one of them with --sequence NAME={recording.path}")
-            known[folded] = recording.path
-    return drives
-
-
-def default_name(drives: Sequence[str], out: Path) -> str:
-    """Return the default name of a dataset: that of the only drive, else that of the folder."""
-    return drives[0] if len(drives) == 1 else safe_name(Path(os.path.abspath(out)).name)
+    cameras = camera_names([topic for topic in references if topic is not None]) if len(references) > 1 else {}
+    plan, known = [], dict[str, Path]()
+    for recording in inputs:
+        drive = safe_name(recording.name)
+        plan.append(Planned(recording, [with_camera(drive, camera) for camera in cameras.values()] or [drive]))
+        for sequence in plan[-1].sequences:
+            other = known.setdefault(
+                sequence.casefold(), recording.path
+            )  # some file systems ignore the case of letters
+            if other is not recording.path:
+                both = f"{other} and {recording.path} would both become the sequence {sequence}"
+                raise UsageError(f"{both}: name one of them with --sequence NAME={recording.path}")
+    return plan
 
 
 @dataclass(slots=True)
@@ -287,88 +274,65 @@ def convert(
     check_form(settings.pcd)
     if settings.picture_hook is not None:
         prepare_hook(settings.picture_hook, Path(config) if config is not None else None)
-    cameras = cameras_of(settings)
-    drives = drive_names(inputs, cameras)
+    references = list(dict.fromkeys(settings.references))
+    plan = _plan(inputs, references)
     rule = GroupRule.of(settings)
     if rule is not None and not one_of_many:
-        rule.check([sequence_name(drive, camera) for drive in drives for camera in cameras.values()])
-    name = check_name(name) if name is not None else default_name(drives, Path(out))
+        rule.check([sequence for planned in plan for sequence in planned.sequences])
+    if name is None:
+        name = safe_name(inputs[0].name if len(inputs) == 1 else Path(os.path.abspath(out)).name)
+    else:
+        check_name(name)
     if resume and overwrite:
         raise UsageError("resume and overwrite cannot be combined")
     check_path(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
-    plan = [
-        Planned(recording, [sequence_name(drive, camera) for camera in cameras.values()])
-        for recording, drive in zip(inputs, drives, strict=True)
-    ]
     if resume and places.finished:
         return _finished(places, plan, settings, notes)
     if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
-    run = _Run(places, settings, list(cameras), plan, notes, overwrite, progress or quiet, one_of_many=one_of_many)
+    run = _Run(places, settings, references, plan, notes, overwrite, progress or quiet, one_of_many)
     with run.stack:
         for recording in plan:
             run.recording(recording)
         return run.finish()
 
 
-def unused_in(found: Iterable[FirstPass]) -> dict[str, str]:
-    """Return the usable topics that no camera of a recording uses, with the setting that uses each."""
-    first, *others = (each.unused for each in found)
-    return {topic: use for topic, use in first.items() if all(topic in other for other in others)}
-
-
-def refuse_unused(label: str, unused: Mapping[str, str]) -> None:
-    """Raise UsageError if topics that could be used are unused, for --strict-topics."""
-    if unused:
-        uses = "; ".join(f"{topic} ({use})" for topic, use in unused.items())
-        raise UsageError(f"{label}: --strict-topics: not used: {uses}; list what stays unused under `unused` of a rig")
-
-
+@dataclass
 class _Run:
     """One conversion, recording by recording, with the facts of all of them."""
 
-    def __init__(
-        self,
-        paths: DatasetPaths,
-        settings: Settings,
-        references: Sequence[str | None],
-        plan: Sequence[Planned],
-        notes: list[str],
-        overwrite: bool,
-        progress: Progress,
-        *,
-        one_of_many: bool,
-    ) -> None:
-        self.stack = ExitStack()
-        self._paths = paths
-        self._settings = settings
-        self._references = references
-        self._plan = plan
-        self._alone = len(plan) == 1
-        self._one_of_many = one_of_many
-        self._overwrite = overwrite
-        self._progress = progress
-        self._watch = Stopwatch()
-        self._writer: DatasetWriter | None = None
-        self._sources = 0
-        """Files of the recordings that were converted."""
-        self._notes = notes
-        self._facts = DatasetFacts(settings)
-        self._earlier: Any = None
-        """Sources of the interrupted conversion that is continued."""
-        self._skews: dict[str, Skews] = {}
-        self._closest: dict[str, int] = {}
-        """{companion sensor: least distance of a message from a frame without one, ns}."""
-        self._loss = False
-        self._duration = 0.0
-        self._refused: StorageError | None = None
-        self._misused: UsageError | None = None
-        """The first recording that the settings do not fit."""
-        self._labels: set[str] | None = None
-        """Labels of the models of all recordings; None without a model."""
-        if len(references) > 1:
-            notes.append(f"topics count once for each of the {len(references)} cameras of a recording")
+    _paths: DatasetPaths
+    _settings: Settings
+    _references: Sequence[str | None]
+    _plan: Sequence[Planned]
+    _notes: list[str]
+    _overwrite: bool
+    _progress: Progress
+    _one_of_many: bool
+    stack: ExitStack = field(default_factory=ExitStack)
+    _watch: Stopwatch = field(default_factory=Stopwatch)
+    _writer: DatasetWriter | None = None
+    _sources: int = 0
+    """Files of the recordings that were converted."""
+    _earlier: Any = None
+    """Sources of the interrupted conversion that is continued."""
+    _skews: dict[str, Skews] = field(default_factory=dict)
+    _closest: dict[str, int] = field(default_factory=dict)
+    """{companion sensor: least distance of a message from a frame without one, ns}."""
+    _loss: bool = False
+    _duration: float = 0.0
+    _refused: StorageError | None = None
+    _misused: UsageError | None = None
+    """The first recording that the settings do not fit."""
+    _labels: set[str] | None = None
+    """Labels of the models of all recordings; None without a model."""
+
+    def __post_init__(self) -> None:
+        self._alone = len(self._plan) == 1
+        self._facts = DatasetFacts(self._settings)
+        if len(self._references) > 1:
+            self._notes.append(f"topics count once for each of the {len(self._references)} cameras of a recording")
 
     def recording(self, planned: Planned) -> None:
         """Convert one recording, walked once for all its cameras; with several, one that cannot be used is a loss."""
@@ -389,8 +353,12 @@ class _Run:
                     self._facts.check_labels(each.calibration.labels for each in found.values())
                 except UsageError as error:
                     raise UsageError(f"{given.label}: {error}") from error
-                if self._settings.strict_topics:
-                    refuse_unused(given.label, unused_in(found.values()))
+                left, *others = (each.unused for each in found.values())
+                unused = {topic: use for topic, use in left.items() if all(topic in other for other in others)}
+                if self._settings.strict_topics and unused:
+                    uses = "; ".join(f"{topic} ({use})" for topic, use in unused.items())
+                    what = f"{given.label}: --strict-topics: not used: {uses}"
+                    raise UsageError(f"{what}; list what stays unused under `unused` of a rig")
         except (RecordingError, UsageError) as error:
             if self._alone:
                 raise
@@ -398,7 +366,6 @@ class _Run:
             self._notes.append(str(error))
             self._facts.leave_out(planned.left_out(error))
             return
-        unused = unused_in(found.values())
         self._notes += [
             f"{given.label}: {topic} is not used; to use it: {option_of(use)}" for topic, use in unused.items()
         ]

@@ -227,7 +227,7 @@ def _note_size(camera: str, picture: Picture, facts: SequenceFacts) -> None:
     if pictures is not None and pictures.size is None:
         pictures.size = picture.full
     if picture.full != picture.size:
-        facts.scalings[camera].note(picture.full, picture.size)
+        facts.scalings.setdefault(camera, (picture.full, picture.size))
 
 
 class _Shot(NamedTuple):

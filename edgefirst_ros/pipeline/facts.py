@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -38,25 +37,6 @@ SILENT = ("rig", "lidar_topic", "radar_topic", "cube_topic", "pose_topic")
 """Settings that the metadata has only where they are given."""
 
 
-class Scaling:
-    """Scale of the pictures of a sequence, for the intrinsics.
-
-    Owns: `note` is called by the thread that writes, and sets it once; any thread may ask.
-    """
-
-    def __init__(self) -> None:
-        self._sizes: tuple[Size, Size] | None = None
-
-    def note(self, before: Size, after: Size) -> None:
-        """Note the size of a picture before and after scaling; the first one counts."""
-        if self._sizes is None:
-            self._sizes = before, after
-
-    def of(self, info: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the intrinsics of the pictures as they are written, from those of the camera."""
-        return info if info is None or self._sizes is None else scaled_info(info, *self._sizes)
-
-
 def open_calibration(roles: Roles, frame_ids: Mapping[str, str | None] = MappingProxyType({})) -> Calibration:
     """Return the calibration to be collected of the cameras; `frame_ids`: those of their messages, by topic."""
     found = {}
@@ -85,7 +65,8 @@ class SequenceFacts:
     """Index of the first of them in the dataset's `sources`; two cameras of one recording share them."""
     unused: list[dict[str, Any]] = field(default_factory=list)
     """Topics that could be used and are not: {"topic", "type", "count", "use"}."""
-    scalings: defaultdict[str, Scaling] = field(default_factory=lambda: defaultdict(Scaling))
+    scalings: dict[str, tuple[Size, Size]] = field(default_factory=dict)
+    """{camera: size of its first picture that was scaled, before and after}."""
     pose: dict[str, Any] = field(default_factory=dict)
     """Frame, topic, type and child of the poses; empty before the first one."""
     box_frames: BoxFrames = field(default_factory=BoxFrames)
@@ -114,7 +95,10 @@ class SequenceFacts:
     def described(self) -> dict[str, Any]:
         """Metadata of the sequence."""
         cameras = (CAMERA, *sorted(self.roles.cameras.keys() - {CAMERA}))
-        infos = {key: self.scalings.get(key, Scaling()).of(self.calibration.info_of(key)) for key in cameras}
+        infos = {key: self.calibration.info_of(key) for key in cameras}
+        for key, sizes in self.scalings.items():
+            if (info := infos.get(key)) is not None:
+                infos[key] = scaled_info(info, *sizes)
         camera_info, transforms = infos.pop(CAMERA), self.calibration.static_transforms
         source = {key: value for key, value in self.pose.items() if key != "frame"}
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 import queue
 import threading
@@ -84,17 +83,6 @@ LAST_WORK = 3.0
 """s given to waiting frames when a live capture ends; a node must end soon after it is reported to."""
 
 
-class PaceState(enum.Enum):
-    """Kind of source, and whether more messages will come."""
-
-    OFFLINE = enum.auto()
-    """A recording can wait: no frame is dropped."""
-    LIVE = enum.auto()
-    """Live messages cannot wait: a frame that waited too long is dropped."""
-    DRAINING = enum.auto()
-    """Live, and no more messages will come: no frame is dropped until the time for that is over."""
-
-
 class Backlog:
     """Decides which frames are dropped because they, or the end of the capture, waited too long.
 
@@ -104,7 +92,8 @@ class Backlog:
 
     def __init__(self, start_lag: float | None) -> None:
         """`start_lag`: s since the first message of a capture came, for which frames may wait longer; None: offline."""
-        self._state = PaceState.OFFLINE if start_lag is None else PaceState.LIVE
+        self._live = start_lag is not None
+        """True while frames that waited too long are dropped: they cannot wait, and more messages will come."""
         self._patience = PATIENCE + (start_lag or 0.0)
         self._began = self._moved = time.monotonic()
         self._deadline = math.inf
@@ -115,9 +104,8 @@ class Backlog:
 
     def drain(self) -> None:
         """Drop no sample for a while: no more messages will come."""
-        if self._state is PaceState.LIVE:
-            self._deadline = time.monotonic() + LAST_WORK
-            self._state = PaceState.DRAINING
+        if self._live:
+            self._deadline, self._live = time.monotonic() + LAST_WORK, False
 
     @property
     def standstill(self) -> float:
@@ -127,7 +115,7 @@ class Backlog:
     @property
     def is_stuck(self) -> bool:
         """True without progress for so long that messages must be dropped, or memory fills up."""
-        return self._state is PaceState.LIVE and self.standstill > self._patience
+        return self._live and self.standstill > self._patience
 
     @property
     def is_over(self) -> bool:
@@ -137,7 +125,7 @@ class Backlog:
     def is_overdue(self, complete: float) -> bool:
         """True if a frame that was complete at `complete`, s of time.monotonic(), waited too long."""
         waited = time.monotonic() - complete
-        if math.isinf(complete) or (self._state is PaceState.LIVE and waited > self._patience):
+        if math.isinf(complete) or (self._live and waited > self._patience):
             return True
         if complete - self._began > BACKLOG and waited <= PATIENCE:
             self._patience = PATIENCE  # the backlog is worked off
