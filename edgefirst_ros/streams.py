@@ -252,6 +252,11 @@ def of_columns(names: Iterable[str]) -> tuple[Sensor, ...]:
     return tuple(sorted(found, key=lambda sensor: sensor.order))
 
 
+def is_radar(name: str) -> bool:
+    """True if a key, kind or column is of a radar, whose clouds have speeds and few points; others are of a lidar."""
+    return name.startswith("radar")
+
+
 def stamp_columns(there: Collection[str]) -> dict[str, str]:
     """Return {sensor: its stamp column}, of the columns `there` of a frames table."""
     columns = {sensor.key: f"{sensor.column}_timestamp" for sensor in of_columns(there)}

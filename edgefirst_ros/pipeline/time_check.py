@@ -123,16 +123,16 @@ class _Check:
         self._poses = Poses(nanoseconds(settings.max_gap), roles.pose_frames, lambda: statics)
         self._motions: dict[tuple[str, str], Motion] = {}
 
-    def of_form(self, form: str, base: str = "") -> list[str]:
-        """Return the keys of the sensors with members of a form, in order."""
-        keys = [key for key in self.topics if key not in streams.ROLES]
-        return [key for key in keys if streams.of_key(key).form == form and key.startswith(base)]
+    def of_form(self, form: str, *, radar: bool = False) -> list[str]:
+        """Return the keys of the sensors with members of a form, in order; of clouds those of radars or of lidars."""
+        keys = [key for key in self.topics if key not in streams.ROLES and streams.is_radar(key) == radar]
+        return [key for key in keys if streams.of_key(key).form == form]
 
     def read(self) -> None:
         """Read the stamps of all sensors and what takes little time, then pictures and scans."""
         gyro, poses = GyroMotion(), PlaceMotion()
         sensors: dict[str, SensorMotion] = {"imu": gyro, "gps": PlaceMotion()}
-        sensors |= {key: DopplerMotion() for key in self.of_form("cloud", "radar")}
+        sensors |= {key: DopplerMotion() for key in self.of_form("cloud", radar=True)}
         for key, stamp, message in self._iter(self.topics):
             stamps, logs = self.clocks.setdefault(key, (array("q"), array("q")))
             stamps.append(stamp)
@@ -145,7 +145,7 @@ class _Check:
         for stamp in self.clocks.get("pose", ((), ()))[0]:
             if (pose := self._poses.at(stamp, 0)) is not None:
                 poses.add_pose(stamp, pose.position, pose.orientation)
-        scans = {key: ScanMotion() for key in self.of_form("cloud", "lidar")}
+        scans = {key: ScanMotion() for key in self.of_form("cloud")}
         cameras = {key: _Camera(self._found.topics[self.topics[key]], self._settings) for key in self.of_form("camera")}
         turning = {"imu": gyro, "pose": poses}[self.turning]
         if self.turning in self.topics:
@@ -187,10 +187,10 @@ class _Check:
     def compare(self) -> Iterator[Pair]:
         """Yield all pairs of sensors that measure one motion; of the usual ones also those that are missing."""
         wanted = [(key, self.turning, TURN) for key in self.of_form("camera") or [CAMERA]]
-        wanted += [(key, self.turning, TURN) for key in self.of_form("cloud", "lidar") or [LIDAR]]
+        wanted += [(key, self.turning, TURN) for key in self.of_form("cloud") or [LIDAR]]
         wanted += [(key, "imu", TURN) for key in ("gps", "pose") if {key, "imu"} <= self.topics.keys()]
         speeds = [key for key in ("gps", "pose") if key in self.topics] or ["gps"]
-        wanted += [(key, of, SPEED) for key in self.of_form("cloud", "radar") or [RADAR] for of in speeds]
+        wanted += [(key, of, SPEED) for key in self.of_form("cloud", radar=True) or [RADAR] for of in speeds]
         for first, second, what in wanted:
             absent = [key for key in (first, second) if key not in self.topics]
             offset = Offset(None, f"the recording has no {' and no '.join(absent)}")

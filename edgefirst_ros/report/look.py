@@ -23,7 +23,7 @@ from edgefirst_ros.report.projection import NotProjectableError, Projector, proj
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject, spread
 from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.sensors.transforms import ecef, world_to_ecef
-from edgefirst_ros.streams import CAMERA, Form, of_key
+from edgefirst_ros.streams import CAMERA, Form, is_radar, of_key
 
 PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
 """Most members of each kind that are read."""
@@ -185,11 +185,6 @@ def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
 def label_of(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
     """Return the label of a sequence in a figure: of several sensors with that of the sensor."""
     return sequence if len(sensors) == 1 else f"{sequence}: {sensor}"
-
-
-def is_radar(sensor: str) -> bool:
-    """True for a radar, which has speeds and few points; False for a lidar."""
-    return sensor.startswith("radar.")
 
 
 def _look_at_cubes(

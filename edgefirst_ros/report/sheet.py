@@ -25,7 +25,6 @@ from edgefirst_ros.report.look import (
     Ways,
     all_sensors,
     evenly,
-    is_radar,
     projectors,
     sensors_in,
     speeds,
@@ -35,7 +34,7 @@ from edgefirst_ros.report.projection import Projector, xyz
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject
 from edgefirst_ros.sensors.calibration import frame_of
 from edgefirst_ros.sensors.transforms import frames_from
-from edgefirst_ros.streams import CAMERA, of_key
+from edgefirst_ros.streams import CAMERA, is_radar, of_key
 
 BASE = "base_link"
 Frame: TypeAlias = tuple[float, float, float, float]

@@ -256,7 +256,7 @@ class Preparation:
         return PreparedSample(rows, members, marks)
 
     def _rays(self, kind: str, data: bytes, at: int) -> Rays | None:
-        found = rays(decode_cloud(data), RADAR_NAMES if kind.startswith("radar") else {})
+        found = rays(decode_cloud(data), RADAR_NAMES if streams.is_radar(kind) else {})
         if found is not None:
             what = f"{self._drive.name!r}: {kind} of {at} ns"
             check_inside(what, at // MICROSECOND, self._start, self._stop)
@@ -599,7 +599,7 @@ class _Sequence:
         each = np.broadcast_to(np.uint64(stamp), len(found.direction))
         both, meta = np.array([stamp, stamp], np.uint64), {"timestamp_ns": at}
         writer = self._sensor(kind)
-        if kind.startswith("radar"):
+        if streams.is_radar(kind):
             writer.store_frame(found.direction, each, found.distance, both, found.further, meta)
         else:
             writer.store_frame(found.direction, each, None, found.distance, found.intensity, both, found.further, meta)
