@@ -157,7 +157,7 @@ def curve(readings):
 # ---- what must come out ----------------------------------------------------------------------
 def stamps(truth, name):
     """Stamps of all messages of a topic, int64 ns."""
-    return np.array([truth.stamp(name, index) for index in range(truth.counts[name])], dtype=np.int64)
+    return np.array([truth.recipe.stamp(name, index) for index in range(truth.counts[name])], dtype=np.int64)
 
 
 def nearest(frames, messages):
@@ -170,21 +170,21 @@ def nearest(frames, messages):
 def expected(truth, heard):
     """({topic: its counts}, members, rows of annotations) of a dataset that lacks nothing; `heard`: recipe's names."""
     frames = stamps(truth, "camera")
-    counts = {truth.topic(n): {"seen": truth.counts[n], "written": 0, "dropped": {}} for n in sorted(heard)}
-    counts[truth.topic("camera")]["written"] = members = len(frames)
+    counts = {truth.recipe.topic(n): {"seen": truth.counts[n], "written": 0, "dropped": {}} for n in sorted(heard)}
+    counts[truth.recipe.topic("camera")]["written"] = members = len(frames)
     for name in COMPANIONS:
         joined = nearest(frames, stamps(truth, name))
         members += len(joined)
-        count = counts[truth.topic(name)]
+        count = counts[truth.recipe.topic(name)]
         count["written"] = len(np.unique(joined))
         if unused := count["seen"] - count["written"]:
             count["dropped"] = {NEVER_NEAREST: unused}
     results = np.intersect1d(stamps(truth, "model/output"), frames)
-    counts[truth.topic("model/output")]["written"] = len(results)
+    counts[truth.recipe.topic("model/output")]["written"] = len(results)
     fused = nearest(frames, stamps(truth, "fusion/boxes3d"))
-    counts[truth.topic("fusion/boxes3d")]["written"] = len(np.unique(fused))
+    counts[truth.recipe.topic("fusion/boxes3d")]["written"] = len(np.unique(fused))
     if unused := truth.counts["fusion/boxes3d"] - len(np.unique(fused)):
-        counts[truth.topic("fusion/boxes3d")]["dropped"] = {NEVER_NEAREST: unused}
+        counts[truth.recipe.topic("fusion/boxes3d")]["dropped"] = {NEVER_NEAREST: unused}
     if len(fused) != len(frames):
         raise ValueError("a frame without boxes of fusion: this arithmetic is for drives that have them everywhere")
     things = len(truth.scene.things(int(frames[0])))  # as many all along

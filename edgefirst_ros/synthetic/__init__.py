@@ -3,8 +3,7 @@
 
 from edgefirst_ros.synthetic.barcode import read_bar_code
 from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS, EVERY, START, TOPICS, Recipe, recording_name
-from edgefirst_ros.synthetic.recording import write_recording
-from edgefirst_ros.synthetic.truth import Truth
+from edgefirst_ros.synthetic.recording import Truth, write_recording
 
 __all__ = [
     "DEFAULT_TOPICS",

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import zstandard
 from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, foxglove_msgs, geometry_msgs, sensor_msgs, std_msgs
@@ -97,32 +95,19 @@ def cloud(points: NDArray[np.void], frame_id: str, header: int) -> bytes:
     ).to_bytes()
 
 
-def fix(scene: Scene, stamp: int, header: int, fault: str | None = None) -> bytes:
-    """Position at `stamp`, 1.5 m a horizontal axis and 3 m vertical; or no fix, in one of the ways receivers say it."""
-    latitude, longitude, altitude = scene.position(stamp)
-    status = 0
-    if fault == "zero":
-        latitude = longitude = altitude = 0.0
-    elif fault == "nan":
-        latitude = longitude = altitude = math.nan
-    elif fault == "status":
-        status = -1
-    elif fault == "range":
-        latitude = 91.0
-    elif fault == "jump":
-        latitude += 1.0 if latitude < 0 else -1.0
+def fix(scene: Scene, stamp: int, header: int) -> bytes:
+    """Position at `stamp`, 1.5 m a horizontal axis and 3 m vertical."""
     covariance = [2.25, 0, 0, 0, 2.25, 0, 0, 0, 9.0]
     return sensor_msgs.NavSatFix(
-        _header(header, "gps"), sensor_msgs.NavSatStatus(status, 1), latitude, longitude, altitude, covariance, 2
+        _header(header, "gps"), sensor_msgs.NavSatStatus(0, 1), *scene.position(stamp), covariance, 2
     ).to_bytes()
 
 
-def imu(scene: Scene, stamp: int, header: int, valid: bool = True) -> bytes:
-    """Attitude of the vehicle, turn rate and acceleration of its curve; zero quaternion where not valid."""
-    attitude = scene.orientation(stamp) if valid else (0.0, 0.0, 0.0, 0.0)
+def imu(scene: Scene, stamp: int, header: int) -> bytes:
+    """Attitude of the vehicle, turn rate and acceleration of its curve."""
     motion = scene.motion(stamp)
     return sensor_msgs.Imu(
-        _header(header, "imu"), geometry_msgs.Quaternion(*attitude), UNKNOWN,
+        _header(header, "imu"), geometry_msgs.Quaternion(*scene.orientation(stamp)), UNKNOWN,
         geometry_msgs.Vector3(0.0, 0.0, motion.turn), UNKNOWN,
         geometry_msgs.Vector3(motion.acceleration, motion.speed * motion.turn, 9.81), UNKNOWN,
     ).to_bytes()  # fmt: skip

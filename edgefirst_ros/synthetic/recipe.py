@@ -51,7 +51,6 @@ OLDER = frozenset({"model/boxes2d", "model/mask", "model/mask_compressed"})
 DEFAULT_TOPICS = TOPICS - {"radar/clusters", "fusion/boxes3d", *OLDER}
 EVERY = frozenset({"*"})
 """All topics, where a fault expects names."""
-INVALID_FIXES = frozenset({"zero", "nan", "status", "range", "jump"})
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,6 @@ class Recipe:
     """Standard deviation of the camera's noise, in steps of 8 bits."""
     matrix: str = "bt709"
     full_range: bool = False
-    colour_declared: bool = True
     parameter_sets_once: bool = False
     leading_packet: bool = False
     """The first video message holds the parameter sets and no picture (and no other has them)."""
@@ -101,14 +99,8 @@ class Recipe:
     """Latitude and longitude in degrees, altitude in m, at the start."""
     heading: float = 0.6
     """Yaw at the start in rad, counter-clockwise from east."""
-    invalid_fixes: Mapping[int, str] = field(default_factory=dict)
-    """Index of a fix to one of `INVALID_FIXES`."""
-    invalid_attitudes: Collection[int] = ()
-    """Indices of IMU messages with a zero quaternion."""
     model_every: int = 3
     """Model results for each n-th frame."""
-    tracks: str = "mixed"
-    """`uuid`, `number`, `none`, or `mixed` (these three in turn over the objects)."""
     full_masks: bool = False
     """Masks with a cell for every pixel that they cover, instead of coarse ones."""
 
@@ -118,7 +110,6 @@ class Recipe:
     publish: str = "stamp"
     """`stamp` (time of measuring) or `log` (time of recording, as older recorders)."""
     header_zero: Collection[str] = ()
-    publish_zero: Collection[str] = ()
     all_equal: Collection[str] = ()
     clock_offset: Mapping[str, int] = field(default_factory=dict)
     """ns by which a topic's header stamps are off."""
@@ -130,7 +121,6 @@ class Recipe:
     drop: Mapping[str, Collection[int]] = field(default_factory=dict)
     sequence_gaps: bool = True
     """Sequence numbers count dropped messages too; otherwise they do not show the loss."""
-    damage_video: Collection[int] = ()
     truncate: Mapping[str, Collection[int]] = field(default_factory=dict)
     """Messages cut to half their bytes."""
 
@@ -213,7 +203,7 @@ def recording_name(host: str, start: int) -> str:
 def _check(recipe: Recipe) -> None:
     width, height = recipe.size
     named = {
-        *recipe.topics, *recipe.latency_ms, *recipe.header_zero, *recipe.publish_zero, *recipe.all_equal,
+        *recipe.topics, *recipe.latency_ms, *recipe.header_zero, *recipe.all_equal,
         *recipe.clock_offset, *recipe.drop, *recipe.truncate, *recipe.rename,
     } - EVERY  # fmt: skip
     sequences, ranges, receivers, doppler = recipe.cube_shape
@@ -233,11 +223,7 @@ def _check(recipe: Recipe) -> None:
         f"scene must be plain or street: {recipe.scene!r}": recipe.scene in ("plain", "street"),
         f"matrix must be bt601 or bt709: {recipe.matrix!r}": recipe.matrix in ("bt601", "bt709"),
         f"publish must be stamp or log: {recipe.publish!r}": recipe.publish in ("stamp", "log"),
-        f"tracks must be uuid, number, none or mixed: {recipe.tracks!r}":
-            recipe.tracks in ("uuid", "number", "none", "mixed"),
         f"compression must be '', lz4 or zstd: {recipe.compression!r}": recipe.compression in ("", "lz4", "zstd"),
-        f"invalid fixes are {', '.join(sorted(INVALID_FIXES))}: {dict(recipe.invalid_fixes)}":
-            set(recipe.invalid_fixes.values()) <= INVALID_FIXES,
     }  # fmt: skip
     for message, kept in rules.items():
         if not kept:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a synthetic recording: the topics merged in the order they reach the recorder, with the faults asked for."""
+"""Writes a synthetic recording and its ground truth: topics in the order they reach the recorder, with their faults."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ import itertools
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 from mcap.writer import CompressionType, Writer
+from numpy.typing import NDArray
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.synthetic import messages
 from edgefirst_ros.synthetic.definitions import definition
-from edgefirst_ros.synthetic.picture import Painter
+from edgefirst_ros.synthetic.picture import Painter, class_picture, outline, pixels
 from edgefirst_ros.synthetic.ranging import Lidar, Radar
-from edgefirst_ros.synthetic.recipe import MODEL_TOPICS, SECOND, Recipe, chosen
-from edgefirst_ros.synthetic.scene import TRANSFORMS, Scene
-from edgefirst_ros.synthetic.truth import Truth
-from edgefirst_ros.synthetic.video import Unit, damaged, units
+from edgefirst_ros.synthetic.recipe import MODEL_TOPICS, SECOND, Recipe
+from edgefirst_ros.synthetic.scene import TRANSFORMS, Scene, Thing
+from edgefirst_ros.synthetic.video import units
 
 COMPRESSIONS = {"": CompressionType.NONE, "lz4": CompressionType.LZ4, "zstd": CompressionType.ZSTD}
 FOREIGN = "/clock_step"
@@ -33,6 +34,41 @@ DATA_END = 15
 
 Build = Callable[[int, int, int], bytes]
 """CDR bytes of a message from its index, its true stamp and its header stamp, both in ns."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Facts about the recording at `path`. Times are true ns since the epoch; `recipe.clock` returns the device's."""
+
+    path: Path
+    recipe: Recipe
+    scene: Scene
+    painter: Painter
+    radar: Radar
+    lidar: Lidar
+    counts: Mapping[str, int]
+    """Messages written, by the recipe's name of the topic (before the file was cut)."""
+
+    def frame(self, time: int) -> int:
+        """Return the number in the bar code of the picture taken at (or next to) a time."""
+        rate = self.recipe.rate("camera")
+        return round((time - self.recipe.start) * rate / SECOND)
+
+    def boxes(self, time: int) -> list[Thing]:
+        """Return the objects in view, in the order of the model's boxes (nearest last)."""
+        return [thing for thing in self.scene.things(time) if thing.box2d is not None]
+
+    def mask(self, thing: Thing) -> NDArray[np.bool_]:
+        """Return the pixels of an object as it is painted, nearer ones left away, (H, W)."""
+        width, height = self.recipe.size
+        mask = np.zeros((height, width), dtype=np.bool_)
+        left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
+        mask[top:bottom, left:right] = outline(thing, width, height)
+        return mask
+
+    def classes(self, time: int) -> NDArray[np.uint8]:
+        """Return the class of every pixel, (H, W) uint8: 0 without an object."""
+        return class_picture(self.scene.things(time), *self.recipe.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +172,9 @@ def _camera(truth: Truth) -> Iterator[_Entry]:
                 number += 1
             if unit.index >= 0 and number <= recipe.start_in_gop:
                 continue
-            hurt = unit.index >= 0 and number - 1 in recipe.damage_video
-            yield *times, partial(_picture, recipe, replace(unit, data=damaged(unit.data)) if hurt else unit)
+            yield *times, partial(lambda unit, _, __, header: messages.camera(recipe, unit, header), unit)
 
     return _recorded(recipe, "camera", source())
-
-
-def _picture(recipe: Recipe, unit: Unit, _index: int, _stamp: int, header: int) -> bytes:
-    return messages.camera(recipe, unit, header)
 
 
 def _recorded(recipe: Recipe, name: str, source: Iterator[tuple[int, int, int, Build]]) -> Iterator[_Entry]:
@@ -159,7 +190,7 @@ def _recorded(recipe: Recipe, name: str, source: Iterator[tuple[int, int, int, B
             data = data[: len(data) // 2]
         latest = max(reached, latest + 1)  # a topic's messages do not overtake one another
         publish = recipe.clock(latest if recipe.publish == "log" else stamp)
-        yield _Entry(latest, name, 0 if chosen(name, recipe.publish_zero) else publish, sequence, data)
+        yield _Entry(latest, name, publish, sequence, data)
         sequence += 1
 
 
@@ -172,8 +203,8 @@ def _builder(truth: Truth, name: str) -> Build:
         "radar/clusters": lambda _, stamp, header: messages.cloud(radar.clusters(stamp), "radar", header),
         "radar/info": lambda _, __, header: messages.radar_info(header),
         "lidar/points": lambda _, stamp, header: messages.cloud(lidar.points(stamp), "lidar", header),
-        "gps": lambda i, stamp, header: messages.fix(scene, stamp, header, recipe.invalid_fixes.get(i)),
-        "imu": lambda i, stamp, header: messages.imu(scene, stamp, header, i not in recipe.invalid_attitudes),
+        "gps": lambda _, stamp, header: messages.fix(scene, stamp, header),
+        "imu": lambda _, stamp, header: messages.imu(scene, stamp, header),
         "model/info": lambda _, __, header: messages.model_info(recipe, header),
         "model/output": lambda _, stamp, header: messages.model(scene, stamp, header),
         "model/boxes2d": lambda _, stamp, header: messages.detect(scene, stamp, header),

@@ -185,6 +185,7 @@ class _Path:
         x, y = (mean + swing * math.sin(angle) for mean, swing in zip(self.mean, self.swing, strict=True))
         vx, vy = (swing * self.rate * math.cos(angle) for swing in self.swing)
         centre = (x, y, size[2] / 2)
-        kinds = {"uuid": self.uuid, "number": str(self.number), "none": ""}
-        kind = ("uuid", "number", "none")[self.number % 3] if scene.recipe.tracks == "mixed" else scene.recipe.tracks
-        return Thing(self.number, self.label, kinds[kind], centre, (vx, vy, 0.0), size, scene.project(centre, size))
+        tracks = self.uuid, str(self.number), ""
+        return Thing(
+            self.number, self.label, tracks[self.number % 3], centre, (vx, vy, 0.0), size, scene.project(centre, size)
+        )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from av.video.reformatter import VideoReformatter
 
 START_CODE = re.compile(rb"\x00\x00(?:\x00)?\x01")
-UNSPECIFIED = 2
 BT709, BT601 = 1, 6
 """Numbers of ITU-T H.273 for matrix, primaries and transfer characteristics."""
 YUV_FORMATS = {"yuv422": "uyvy422", "nv12": "nv12"}
@@ -46,13 +45,6 @@ def units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
     else:
         for index in range(recipe.frames):
             yield _still(recipe, painter, index)
-
-
-def damaged(data: bytes) -> bytes:
-    """Return as many bytes, with those of the middle third changed."""
-    third = len(data) // 3
-    middle = bytes(byte ^ 0x5A for byte in data[third : 2 * third])
-    return data[:third] + middle + data[2 * third :]
 
 
 def split_parameter_sets(data: bytes, codec: str) -> tuple[bytes, bytes]:
@@ -111,10 +103,9 @@ def _encoder(recipe: Recipe) -> VideoCodecContext:
     encoder.thread_count = 1
     encoder.gop_size = recipe.gop
     encoder.max_b_frames = recipe.b_frames
-    if recipe.colour_declared:
-        number = BT709 if recipe.matrix == "bt709" else BT601
-        encoder.colorspace = encoder.color_primaries = encoder.color_trc = number
-        encoder.color_range = 2 if recipe.full_range else 1
+    number = BT709 if recipe.matrix == "bt709" else BT601
+    encoder.colorspace = encoder.color_primaries = encoder.color_trc = number
+    encoder.color_range = 2 if recipe.full_range else 1
     settings: dict[str, int | str] = {
         "keyint": recipe.gop, "min-keyint": recipe.gop, "scenecut": 0, "bframes": recipe.b_frames, "b-adapt": 0,
         "open-gop": int(recipe.open_gop),
@@ -132,20 +123,17 @@ def _encoder(recipe: Recipe) -> VideoCodecContext:
 
 
 def _yuv(recipe: Recipe, painter: Painter, index: int, pixel_format: str, scaler: VideoReformatter) -> av.VideoFrame:
-    """A picture in a YUV format, range and matrix of the recipe, tagged with them only where they are declared."""
+    """A picture in a YUV format, range and matrix of the recipe, tagged with them."""
     import av
     from av.video.reformatter import ColorRange, Colorspace
 
     frame = av.VideoFrame.from_ndarray(painter.picture(index), format="rgb24")
-    frame = scaler.reformat(
+    return scaler.reformat(
         frame,
         format=pixel_format,
         dst_colorspace=Colorspace.ITU709 if recipe.matrix == "bt709" else Colorspace.ITU601,
         dst_color_range=ColorRange.JPEG if recipe.full_range else ColorRange.MPEG,
     )
-    if not recipe.colour_declared:
-        frame.colorspace, frame.color_range = UNSPECIFIED, 0
-    return frame
 
 
 def _still(recipe: Recipe, painter: Painter, index: int) -> Unit:

@@ -22,6 +22,7 @@ from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
 from edgefirst_ros.synthetic import Recipe, write_recording
+from edgefirst_ros.synthetic.scene import LABELS
 
 COMMON = {"seconds": 1.5, "size": (320, 180), "codec": "jpeg", "full_masks": True, "fps": 20.0}
 NEWER = {**COMMON, "topics": {"camera", "model/output", "model/info", "fusion/boxes3d"}}
@@ -50,7 +51,7 @@ def rows_of(outcome, truth):
     found = table(outcome)
     with_model = found.filter(pl.col("timing").is_not_null())
     for index in range(truth.recipe.frames):
-        stamp = truth.stamp("camera", index)
+        stamp = truth.recipe.stamp("camera", index)
         rows = with_model.filter(pl.col("timestamp") == stamp)
         assert bool(len(rows)) == (index % MODEL_EVERY == 0), index
         if len(rows):
@@ -66,7 +67,7 @@ def assert_boxes(rows, truth, stamp, timing):
     assert len(rows) == len(things) > 1
     for n, (row, thing) in enumerate(zip(rows, things, strict=True)):
         assert row["label"] == thing.label
-        assert row["label_index"] == truth.labels.index(thing.label)
+        assert row["label_index"] == LABELS.index(thing.label)
         assert row["box2d"] == pytest.approx(thing.box2d, abs=1e-6)
         assert row["box2d_score"] == pytest.approx(0.95 - 0.02 * thing.number)
         frame = truth.frame(stamp)
@@ -132,7 +133,9 @@ def test_a_mask_whose_boxes_are_lost_belongs_to_no_others(tmp_path):
     truth = made(tmp_path, **OLDER, model_every=1, drop={"model/boxes2d": {3}, "model/mask": {6}})
     found = table(convert(truth.path, tmp_path / "out"))
     semantic = found.filter(pl.col("mask").is_not_null())
-    assert semantic["timestamp"].to_list() == [truth.stamp("model/boxes2d", n) for n in range(30) if n not in (3, 6)]
+    assert semantic["timestamp"].to_list() == [
+        truth.recipe.stamp("model/boxes2d", n) for n in range(30) if n not in (3, 6)
+    ]
     for stamp, png in semantic.select("timestamp", "mask").iter_rows():
         assert np.array_equal(pixels(png), truth.classes(stamp))
 
@@ -173,9 +176,9 @@ def test_boxes_in_space_are_those_of_the_nearest_scan(tmp_path):
     truth = made(tmp_path, **NEWER)
     outcome = convert(truth.path, tmp_path / "out")
     found = table(outcome).filter(pl.col("box3d").is_not_null())
-    scans = [truth.stamp("fusion/boxes3d", n) for n in range(15)]
+    scans = [truth.recipe.stamp("fusion/boxes3d", n) for n in range(15)]
     for index in range(30):
-        stamp = truth.stamp("camera", index)
+        stamp = truth.recipe.stamp("camera", index)
         scan = min(scans, key=lambda one: (abs(one - stamp), one))
         rows = found.filter(pl.col("timestamp") == stamp).to_dicts()
         for row, thing in zip(rows, truth.scene.things(scan), strict=True):
@@ -194,11 +197,11 @@ def test_boxes_in_space_are_carried_from_the_scan_to_the_picture(tmp_path):
     outcome = convert(truth.path, tmp_path / "out")
     placed = pl.read_ipc(outcome.paths.frames).drop_nulls(["latitude", "orientation"])["timestamp"].to_list()
     found = table(outcome).filter(pl.col("box3d").is_not_null())
-    scans = [truth.stamp("fusion/boxes3d", n) for n in range(15)]
-    radius, origin = 6_378_137.0, truth.scene.position(truth.stamp("camera", 0))
+    scans = [truth.recipe.stamp("fusion/boxes3d", n) for n in range(15)]
+    radius, origin = 6_378_137.0, truth.scene.position(truth.recipe.stamp("camera", 0))
     carried = set()
     for index in range(30):
-        stamp = truth.stamp("camera", index)
+        stamp = truth.recipe.stamp("camera", index)
         scan = min(scans, key=lambda one: (abs(one - stamp), one))
         (then, turned), (now, turn) = (
             (
@@ -262,7 +265,7 @@ def test_what_is_left_out_is_counted(tmp_path):
     outcome = convert(truth.path, tmp_path / "out", min_score=0.92, label_map={"car": "vehicle", "person": ""})
     found = table(outcome)
     dropped = outcome.counts["/model/boxes2d"].dropped
-    things = [thing for n in range(10) for thing in truth.boxes(truth.stamp("model/boxes2d", n))]
+    things = [thing for n in range(10) for thing in truth.boxes(truth.recipe.stamp("model/boxes2d", n))]
     low = [thing for thing in things if 0.95 - 0.02 * thing.number < 0.92]
     people = [thing for thing in things if thing not in low and thing.label == "person"]
     assert dropped["score below min_score"] == len(low) > 0
@@ -273,7 +276,7 @@ def test_what_is_left_out_is_counted(tmp_path):
     assert metadata["labels"] == ["background", "vehicle", "person"]
     assert metadata["category_metadata"] == {"background": {"id": 0}, "vehicle": {"id": 1}, "person": {"id": 2}}
     png = found.filter(pl.col("mask").is_not_null())["mask"][0]
-    classes = truth.classes(truth.stamp("camera", 0))
+    classes = truth.classes(truth.recipe.stamp("camera", 0))
     assert np.array_equal(pixels(png), np.array([0, 1, 255], np.uint8)[classes])
     assert validate(outcome.paths.container).ok
     assert outcome.exit_code == 0
@@ -295,7 +298,7 @@ def test_masks_and_polygons(tmp_path, settings, columns):
     assert {"mask", "polygon"} & set(found.columns) == columns
     assert set(validate(outcome.paths.container, strict=True).counts) <= {"CAL001"}  # no calibration was recorded
     if "polygon" in columns:
-        stamp = truth.stamp("camera", 3)
+        stamp = truth.recipe.stamp("camera", 3)
         rows = found.filter((pl.col("timestamp") == stamp) & pl.col("box2d").is_not_null())["polygon"].to_list()
         for rings, thing in zip(rows, truth.boxes(stamp), strict=True):
             assert area(rings) * 320 * 180 == pytest.approx(truth.mask(thing).sum(), rel=1e-4)

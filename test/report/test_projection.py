@@ -136,7 +136,7 @@ def test_targets_and_returns_of_an_object_lie_inside_its_box(lens, mounting):
             transforms[1:], (TURN, TURN[::-1]), ([2.4, 0.3, 0.5], [0.2, -0.6, 2.1]), strict=True
         ):
             entry["rotation"], entry["translation"] = turn.tolist(), shift
-    fx, fy, cx, cy = truth.intrinsics
+    fx, fy, cx, cy = truth.scene.intrinsics
     k = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
     d = [0.3 * value for value in LENSES[lens]]
     given = calibration(lens, d, k, transforms=transforms)
@@ -171,7 +171,7 @@ def test_targets_and_returns_of_an_object_lie_inside_its_box(lens, mounting):
 def test_the_truth_is_that_of_the_drawn_boxes():
     """The centre of what the radar sees of an object projects to where the picture's box is drawn."""
     truth = scene(objects=3)
-    fx, fy, cx, cy = truth.intrinsics
+    fx, fy, cx, cy = truth.scene.intrinsics
     given = calibration("plumb_bob", [0.0] * 5, [[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
     worst = 0.0
     for time in range(START, START + 2_000_000_000, 125_000_000):

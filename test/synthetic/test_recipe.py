@@ -30,9 +30,7 @@ def test_name_of_the_file_is_host_and_utc_start():
         ({"matrix": "bt2020"}, "bt2020"),
         ({"publish": "never"}, "never"),
         ({"scene": "moon"}, "moon"),
-        ({"tracks": "some"}, "some"),
         ({"compression": "gzip"}, "gzip"),
-        ({"invalid_fixes": {3: "odd"}}, "odd"),
     ],
 )
 def test_values_that_make_no_recording_are_refused_by_name(values, named):

@@ -20,6 +20,7 @@ from read_back import Read, nanoseconds
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.synthetic import EVERY, START, TOPICS, Recipe, write_recording
+from edgefirst_ros.synthetic.scene import TRANSFORMS
 
 SECOND = 10**9
 SMALL = {"seconds": 2.0, "size": (320, 180), "fps": 15.0, "cube_shape": (2, 64, 4, 64), "lidar_points": 600}
@@ -46,15 +47,15 @@ def test_counts_and_stamps(all_topics):
     }  # fmt: skip
     assert truth.counts == expected
     for name, count in expected.items():
-        records = read.records(truth.topic(name))
+        records = read.records(truth.recipe.topic(name))
         assert len(records) == count, name
         assert [r.sequence for r in records] == list(range(count))
-        assert [r.publish_time for r in records] == [truth.stamp(name, i) for i in range(count)]
+        assert [r.publish_time for r in records] == [truth.recipe.stamp(name, i) for i in range(count)]
         assert all(0 < r.log_time - r.publish_time < SECOND // 5 for r in records)
         if not name.startswith("model/mask"):
-            stamps = [getattr(m, "header", m) for m in read.messages(truth.topic(name))]
+            stamps = [getattr(m, "header", m) for m in read.messages(truth.recipe.topic(name))]
             stamps = [nanoseconds(getattr(s, "stamp", None) or s.timestamp) for s in stamps]
-            assert stamps == [truth.stamp(name, i) for i in range(count)]
+            assert stamps == [truth.recipe.stamp(name, i) for i in range(count)]
 
 
 def test_the_file_is_as_the_recorder_writes_it(all_topics):
@@ -66,7 +67,7 @@ def test_the_file_is_as_the_recorder_writes_it(all_topics):
     assert summary.statistics.message_count == sum(truth.counts.values()) + 2
     assert {c.message_encoding for c in summary.channels.values()} == {"cdr", "json"}
     assert {s.encoding for s in summary.schemas.values()} == {"ros2msg", "jsonschema"}
-    assert {c.topic for c in summary.channels.values()} == {*map(truth.topic, TOPICS), "/clock_step"}
+    assert {c.topic for c in summary.channels.values()} == {*map(truth.recipe.topic, TOPICS), "/clock_step"}
     times = [m.log_time for topic in read.by_topic for m in read.records(topic)]
     with open(truth.path, "rb") as file:
         in_file = [m.log_time for _, _, m in make_reader(file).iter_messages(log_time_order=False)]
@@ -96,7 +97,7 @@ def test_radar_cube_peaks_at_the_targets(all_topics):
         power = np.abs(pairs[..., 0] + 1j * pairs[..., 1])
         # Expected from the scene, by hand: 51.2 m over 64 bins, 32 m/s over 32 bins, zero speed in the middle.
         cells = set()
-        for thing in truth.scene.things(truth.stamp("radar/cube", index)):
+        for thing in truth.scene.things(truth.recipe.stamp("radar/cube", index)):
             offset = np.subtract(thing.centre, (2.2, 0, 0.6))
             distance = np.linalg.norm(offset)
             cells.add((round(distance / message.scales[1]), round(offset @ thing.velocity / distance) + 16))
@@ -111,9 +112,9 @@ def test_radar_cube_peaks_at_the_targets(all_topics):
 
 def test_the_truth_tells_what_was_written(all_topics):
     truth, read = all_topics
-    assert truth.fps == 15.0
+    assert truth.recipe.rate("camera") == 15.0
     placed = {m.child_frame_id: m.transform for m in read.messages("/tf_static")}
-    for known in truth.transforms:
+    for known in TRANSFORMS:
         found = placed.pop(known.child)
         assert (found.translation.x, found.translation.y, found.translation.z) == known.translation
         assert (found.rotation.x, found.rotation.y, found.rotation.z, found.rotation.w) == known.rotation
@@ -121,7 +122,7 @@ def test_the_truth_tells_what_was_written(all_topics):
     for index, message in enumerate(read.messages("/radar/cube")):
         pairs = message.cube.reshape(2, 64, 4, 32, 2).astype(float)
         power = np.abs(pairs[0, ..., 0] + 1j * pairs[0, ..., 1])
-        bins = truth.radar_bins(truth.stamp("radar/cube", index))
+        bins = truth.radar.bins(truth.recipe.stamp("radar/cube", index))
         assert {(at, doppler) for at, doppler, _ in bins} == set(
             zip(*np.nonzero((power > 6000).all(axis=1)), strict=True)
         )
@@ -135,7 +136,7 @@ def test_radar_clouds_hold_the_objects(all_topics):
     ):
         assert (targets.point_step, clusters.point_step) == (24, 28)
         assert [f.name for f in clusters.fields] == ["x", "y", "z", "speed", "power", "rcs", "cluster_id"]
-        things = truth.scene.things(truth.stamp("radar/targets", index))
+        things = truth.scene.things(truth.recipe.stamp("radar/targets", index))
         rows = targets.data.view("<f4").reshape(-1, 6)
         assert np.allclose(rows[:, :3] + [2.2, 0, 0.6], [thing.centre for thing in things], atol=1e-5)
         assert list(clusters.data.view("<f4").reshape(-1, 7)[:, 6]) == [thing.number + 1 for thing in things]
@@ -153,7 +154,7 @@ def test_lidar_points_lie_on_the_boxes_or_the_ground(all_topics):
         xyz = np.stack([points["x"] + 1.0, points["y"], points["z"] + 1.8], axis=1)
         assert np.allclose(xyz[points["r"] == 10][:, 2], 0, atol=1e-6)
         on_objects = 0
-        for thing in truth.scene.things(truth.stamp("lidar/points", index)):
+        for thing in truth.scene.things(truth.recipe.stamp("lidar/points", index)):
             off = (xyz[points["r"] == 100 + thing.number] - thing.centre) / thing.size
             assert np.abs(off).max() <= 0.5 + 1e-4
             assert np.allclose(off[:, 0], -0.5, atol=1e-4)
@@ -164,14 +165,14 @@ def test_lidar_points_lie_on_the_boxes_or_the_ground(all_topics):
 def test_gps_and_imu_follow_the_track(all_topics):
     truth, read = all_topics
     for index, fix in enumerate(read.messages("/gps")):
-        assert (fix.latitude, fix.longitude, fix.altitude) == truth.position(truth.stamp("gps", index))
+        assert (fix.latitude, fix.longitude, fix.altitude) == truth.scene.position(truth.recipe.stamp("gps", index))
         assert fix.status.status == 0
         assert fix.position_covariance[0] == 1.5**2
     for index, imu in enumerate(read.messages("/imu")):
         q = imu.orientation
-        assert (q.x, q.y, q.z, q.w) == truth.orientation(truth.stamp("imu", index))
+        assert (q.x, q.y, q.z, q.w) == truth.scene.orientation(truth.recipe.stamp("imu", index))
         yaw = math.atan2(2 * (q.w * q.z + q.x * q.y), 1 - 2 * (q.y**2 + q.z**2))
-        assert yaw == pytest.approx(0.6 + 0.05 * (truth.stamp("imu", index) - START) / SECOND, abs=1e-9)
+        assert yaw == pytest.approx(0.6 + 0.05 * (truth.recipe.stamp("imu", index) - START) / SECOND, abs=1e-9)
         assert imu.orientation_covariance[0] == -1
 
 
@@ -182,11 +183,11 @@ def test_model_results(all_topics):
     for index, (model, detect, mask) in enumerate(
         zip(*(read.messages(f"/model/{name}") for name in ("output", "boxes2d", "mask")), strict=True)
     ):
-        stamp = truth.stamp("camera", 3 * index)
+        stamp = truth.recipe.stamp("camera", 3 * index)
         assert nanoseconds(model.header.stamp) == nanoseconds(detect.header.stamp) == stamp
         things = truth.boxes(stamp)
         assert len(model.boxes) == len(model.masks) == len(detect.boxes) == len(things) > 2
-        picture = truth.picture(3 * index)
+        picture = truth.painter.picture(3 * index)
         for box, again, part, thing in zip(model.boxes, detect.boxes, model.masks, things, strict=True):
             box2d = [box.center_x, box.center_y, box.width, box.height]
             assert box2d == pytest.approx(thing.box2d, abs=1e-6)
@@ -216,7 +217,7 @@ def test_full_masks_are_what_is_painted(tmp_path):
     for index, (mask, packed, model) in enumerate(
         zip(*(read.messages(f"/model/{name}") for name in ("mask", "mask_compressed", "output")), strict=True)
     ):
-        picture, stamp = truth.picture(3 * index), truth.stamp("camera", 3 * index)
+        picture, stamp = truth.painter.picture(3 * index), truth.recipe.stamp("camera", 3 * index)
         classes = mask.mask.reshape(mask.height, mask.width)
         assert (mask.width, mask.height, mask.boxed) == (320, 180, False)
         for number, colour in colours.items():
@@ -239,7 +240,7 @@ def test_boxes_in_space(all_topics):
     """As the vendor's fusion sends them: sensor's stamp, optical axes, numbers instead of names."""
     truth, read = all_topics
     for index, detect in enumerate(read.messages("/fusion/boxes3d")):
-        stamp = truth.stamp("lidar/points", index)
+        stamp = truth.recipe.stamp("lidar/points", index)
         assert nanoseconds(detect.header.stamp) == nanoseconds(detect.input_timestamp) == stamp
         for number, (box, thing) in enumerate(zip(detect.boxes, truth.scene.things(stamp), strict=True)):
             ahead, left, up = (a - b for a, b in zip(thing.centre, (1.0, 0.0, 1.8), strict=True))
@@ -256,7 +257,7 @@ def test_transforms_and_camera_info(all_topics):
     assert (t.translation.x, t.translation.y, t.translation.z) == (1.6, 0.0, 1.4)
     assert (t.rotation.x, t.rotation.y, t.rotation.z, t.rotation.w) == (-0.5, 0.5, -0.5, 0.5)
     info = read.messages("/camera/info")[0]
-    assert (info.k[0], info.k[4], info.k[2], info.k[5]) == truth.intrinsics == (256, 256, 160, 90)
+    assert (info.k[0], info.k[4], info.k[2], info.k[5]) == truth.scene.intrinsics == (256, 256, 160, 90)
     assert (info.width, info.height, info.distortion_model) == (320, 180, "plumb_bob")
 
 
@@ -288,25 +289,22 @@ def test_compressions_hold_the_same_messages(tmp_path, compression):
 def test_prefix_and_new_names(tmp_path, prefix):
     truth = write(tmp_path, prefix=prefix, rename={"gps": "/../../odd"})
     topics = {prefix + name for name in ("camera/h264", "imu", "radar/targets", "tf_static")} | {"/../../odd"}
-    assert set(Read(truth.path).by_topic) == topics == {truth.topic(name) for name in truth.counts}
+    assert set(Read(truth.path).by_topic) == topics == {truth.recipe.topic(name) for name in truth.counts}
 
 
 def test_header_faults(tmp_path):
     offset = 120 * SECOND - START
-    truth = write(
-        tmp_path, header_zero={"gps"}, all_equal={"imu"}, publish_zero={"gps"}, clock_offset={"radar/targets": offset}
-    )
+    truth = write(tmp_path, header_zero={"gps"}, all_equal={"imu"}, clock_offset={"radar/targets": offset})
     read = Read(truth.path)
 
     def stamps(topic):
         return [nanoseconds(m.header.stamp) for m in read.messages(topic)]
 
     assert stamps("/gps") == [0] * 20
-    assert {r.publish_time for r in read.records("/gps")} == {0}
     assert stamps("/imu") == [START] * 100
-    assert stamps("/radar/targets") == [truth.stamp("radar/targets", i) + offset for i in range(36)]
+    assert stamps("/radar/targets") == [truth.recipe.stamp("radar/targets", i) + offset for i in range(36)]
     assert [r.publish_time for r in read.records("/radar/targets")] == [
-        truth.stamp("radar/targets", i) for i in range(36)
+        truth.recipe.stamp("radar/targets", i) for i in range(36)
     ]
     everything = Read(write(tmp_path, header_zero=EVERY, publish="log").path)
     assert {nanoseconds(m.timestamp) for m in everything.messages("/camera/h264")} == {0}
@@ -329,27 +327,12 @@ def test_clock_steps_move_all_three_stamps(tmp_path, step):
 def test_drops_truncations_and_rates_of_any_topic(tmp_path):
     truth = write(tmp_path, drop={"gps": {0, 3}}, truncate={"imu": {2}}, rates={"radar/targets": 4.0})
     read = Read(truth.path)
-    left = [truth.stamp("gps", i) for i in range(20) if i not in (0, 3)]
+    left = [truth.recipe.stamp("gps", i) for i in range(20) if i not in (0, 3)]
     assert [r.publish_time for r in read.records("/gps")] == left
     sizes = [len(r.data) for r in read.records("/imu")]
     assert sizes[2] == sizes[3] // 2
     assert sizes.count(sizes[3]) == 99
     assert len(read.records("/radar/targets")) == truth.counts["radar/targets"] == 8
-
-
-def test_invalid_fixes_and_attitudes(tmp_path):
-    kinds = {2: "zero", 4: "nan", 6: "status", 8: "range", 10: "jump"}
-    truth = write(tmp_path, invalid_fixes=kinds, invalid_attitudes={5})
-    read = Read(truth.path)
-    fixes = read.messages("/gps")
-    assert (fixes[2].latitude, fixes[2].longitude, fixes[2].status.status) == (0, 0, 0)
-    assert math.isnan(fixes[4].latitude)
-    assert fixes[6].status.status == -1
-    assert fixes[8].latitude > 90
-    assert abs(fixes[10].latitude - truth.position(truth.stamp("gps", 10))[0]) == pytest.approx(1.0)
-    assert fixes[3].latitude == truth.position(truth.stamp("gps", 3))[0]
-    q = read.messages("/imu")[5].orientation
-    assert (q.x, q.y, q.z, q.w) == (0, 0, 0, 0)
 
 
 def test_latency_and_jitter(tmp_path):
