@@ -24,7 +24,7 @@ from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import encode_cloud
-from edgefirst_ros.sensors.companions import encode_depth, encode_reflect, storable
+from edgefirst_ros.sensors.companions import encode, storable
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.detections import Context, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
@@ -130,11 +130,11 @@ def _message(data: bytes) -> bool:
         if isinstance(picture, EdgeFirstError):
             raise picture
         picture.encode()
-        for sensor, encode in (("lidar.depth", encode_depth), ("lidar.reflect", encode_reflect)):
+        for sensor in ("lidar.depth", "lidar.reflect"):
             if schema.endswith("/Image"):
                 with contextlib.suppress(EdgeFirstError):
                     storable(sensor, content)
-                    encode(content)
+                    encode(sensor, content, 0, Settings())
     return True
 
 

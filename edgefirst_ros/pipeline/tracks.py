@@ -13,17 +13,18 @@ from edgefirst_ros.counts import NO_POSE, OTHER_FRAMES
 from edgefirst_ros.messages import transforms_of
 from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS
 from edgefirst_ros.sensors.navigation import (
-    AttitudeTrack,
     EgoPose,
     FixTrack,
-    PoseTrack,
     Position,
     Quaternion,
+    ValueTrack,
     attitude_of,
+    blend_poses,
     compose,
     fix_of,
     invert,
     pose_of,
+    slerp,
 )
 from edgefirst_ros.sensors.transforms import (
     BASE,
@@ -47,7 +48,7 @@ class _Tracks:
     """Positions and attitudes of one epoch."""
 
     fixes: FixTrack
-    attitudes: AttitudeTrack
+    attitudes: ValueTrack[Quaternion]
     newest: int = 0
     """Stamp of the last message, ns."""
 
@@ -115,7 +116,7 @@ class Navigation:
 
     def _tracks(self, epoch: int) -> _Tracks:
         if epoch not in self._epochs:
-            self._epochs[epoch] = _Tracks(FixTrack(self._max_gap), AttitudeTrack(self._max_gap))
+            self._epochs[epoch] = _Tracks(FixTrack(self._max_gap), ValueTrack(slerp, self._max_gap))
         return self._epochs[epoch]
 
 
@@ -145,7 +146,7 @@ class Poses:
         self._frames = frames
         self._statics = statics
         self._parents: dict[str, str] = {}
-        self._tracks: dict[int, dict[Edge, PoseTrack]] = {}
+        self._tracks: dict[int, dict[Edge, ValueTrack[EgoPose]]] = {}
         self._newest: dict[int, int] = {}
         """Stamp of the newest message of each segment, ns."""
         self._edge: Edge | None = None
@@ -266,6 +267,6 @@ class Poses:
             for track in tracks.values():
                 track.forget(before, came_before)
 
-    def _track(self, segment: int, edge: Edge, stamp: int) -> PoseTrack:
+    def _track(self, segment: int, edge: Edge, stamp: int) -> ValueTrack[EgoPose]:
         self._newest[segment] = stamp
-        return self._tracks.setdefault(segment, {}).setdefault(edge, PoseTrack(self._max_gap))
+        return self._tracks.setdefault(segment, {}).setdefault(edge, ValueTrack(blend_poses, self._max_gap))

@@ -10,9 +10,11 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.navigation import Quaternion, multiply
+from edgefirst_ros.sensors.transforms import BASE, frames_from
 from edgefirst_ros.streams import CAMERA, CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
 
 if TYPE_CHECKING:
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 GIVEN, IDENTITY, MISSING = "given", "identity", "missing"
 WORDS = (GIVEN, IDENTITY, MISSING)
 """Quality of a calibration, from best to worst."""
-STRAIGHT = 1e-6
-"""Largest vector part of a unit quaternion that counts as no turn: 2e-6 rad."""
+STRAIGHT = 2e-6
+"""Largest turn that counts as none, rad."""
 
 MOST_CAMERAS, MOST_TRANSFORMS, MOST_COEFFICIENTS, MOST_LABELS = 256, 4096, 64, 65_536
 """Most cameras and transforms of a vehicle, coefficients of a distortion, labels of a model; they become metadata."""
@@ -138,8 +140,6 @@ class Calibration:
 
     def _vehicle(self) -> tuple[list[dict[str, Any]], str]:
         """Return the transform from a vehicle's frame of another name to base_link, or why it is not used."""
-        from edgefirst_ros.sensors.transforms import BASE  # numpy, which opening a dataset does not need
-
         named, frames = self._base_frame, {frame for key in self._transforms for frame in key}
         if named in (None, BASE):
             return [], ""
@@ -269,34 +269,9 @@ def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
         focal, camera = float(info["k"][0]), info["frame_id"]
         if not (math.isfinite(focal) and focal > 0):
             return MISSING
-        turns = _turns(transforms or (), camera) if frames else {}
+        ways = frames_from(transforms or (), camera) if frames else {}
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return MISSING
-    words = [MISSING if frame not in turns else _word(turns[frame]) for frame in frames]
-    return max(words, key=WORDS.index, default=GIVEN)
-
-
-def _word(turn: Quaternion) -> str:
-    return IDENTITY if math.hypot(*turn[:3]) < STRAIGHT else GIVEN
-
-
-def _turns(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Quaternion]:
-    """Rotations, as unit quaternions x, y, z, w, of all frames that a chain joins to `start`."""
-    steps: dict[str, list[tuple[str, Quaternion]]] = {}
-    for entry in transforms:
-        x, y, z, w = map(float, entry["rotation"])
-        length = math.hypot(x, y, z, w)
-        if not (math.isfinite(length) and length > 0):
-            continue  # an unset quaternion does not join frames
-        turn = (x / length, y / length, z / length, w / length)
-        steps.setdefault(entry["parent"], []).append((entry["child"], turn))
-        steps.setdefault(entry["child"], []).append((entry["parent"], (-turn[0], -turn[1], -turn[2], turn[3])))
-    found: dict[str, Quaternion] = {start: (0.0, 0.0, 0.0, 1.0)}
-    waiting = [start]
-    while waiting:
-        frame = waiting.pop()
-        for other, turn in steps.get(frame, ()):
-            if other not in found:
-                found[other] = multiply(found[frame], turn)
-                waiting.append(other)
-    return found
+    if not ways.keys() >= set(frames):
+        return MISSING
+    return IDENTITY if any(np.abs(ways[frame][:3, :3] - np.eye(3)).max() < STRAIGHT for frame in frames) else GIVEN

@@ -7,6 +7,7 @@ Depth and reflectivity images of older lidar services are here too: mono16 in mm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,30 +24,8 @@ from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 from edgefirst_ros.sensors.png import decode_gray, encode_gray, is_filled
 from edgefirst_ros.streams import of_key
 
-
-def check_depth(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError when an Image is not a whole mono16 one, or too large."""
-    check_size(message.width, message.height, limits)
-    _pixels(message, "mono16")
-
-
-def check_reflect(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError when an Image is not a whole mono8 one, or too large."""
-    check_size(message.width, message.height, limits)
-    _pixels(message, "mono8")
-
-
-def encode_depth(message: Any) -> bytes:
-    """16-bit grayscale PNG of a mono16 Image; values in mm as sent."""
-    return encode_gray(_pixels(message, "mono16"), smooth=True)
-
-
-def encode_reflect(message: Any) -> bytes:
-    """Grayscale JPEG of a mono8 Image, quality 95."""
-    import simplejpeg
-
-    pixels = _pixels(message, "mono8")[..., np.newaxis]
-    return bytes(simplejpeg.encode_jpeg(pixels, quality=95, colorspace="GRAY", colorsubsampling="GRAY"))
+DEPTH, REFLECT = "mono16", "mono8"
+"""Encodings of the images."""
 
 
 def decode_depth(png: bytes) -> npt.NDArray[np.uint16]:
@@ -69,9 +48,21 @@ def decode_reflect(jpeg: bytes) -> npt.NDArray[np.uint8]:
     return pixels[..., 0]
 
 
+def _check_image(encoding: str, message: Any, limits: Limits) -> None:
+    check_size(message.width, message.height, limits)
+    _pixels(message, encoding)
+
+
+def _encode_reflect(message: Any, *_: Any) -> Sequence[Any]:
+    import simplejpeg
+
+    pixels = _pixels(message, REFLECT)[..., np.newaxis]
+    return [bytes(simplejpeg.encode_jpeg(pixels, quality=95, colorspace="GRAY", colorsubsampling="GRAY"))]
+
+
 def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
     """(height, width) uint16 or uint8 of an Image."""
-    size = 2 if encoding == "mono16" else 1
+    size = 2 if encoding == DEPTH else 1
     width, height, step = message.width, message.height, message.step
     if message.encoding != encoding or not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE:
         raise MessageError(CANNOT_BE_STORED, f"{width} x {height} image of {message.encoding!r}; expected {encoding}")
@@ -93,19 +84,21 @@ class Codec(NamedTuple):
     """Returns the content of a member; raises EdgeFirstError if it cannot be read."""
 
 
-def _encode_targets(message: Any, _: int, settings: Settings) -> Sequence[Any]:
-    return encode_cloud(message, settings.pcd, ("noise",) if settings.radar_fields == "documented" else ())
-
-
 _CLOUD = Codec(check_cloud, lambda message, _, settings: encode_cloud(message, settings.pcd), decode_cloud)
-_DEPTH = Codec(check_depth, lambda message, *_: [encode_depth(message)], decode_depth)
+_DEPTH = Codec(
+    partial(_check_image, DEPTH), lambda message, *_: [encode_gray(_pixels(message, DEPTH), smooth=True)], decode_depth
+)
 CODECS: dict[str, Codec] = {
     "radar.cube": Codec(check_cube, lambda message, stamp, _: [encode_cube(message, stamp)], decode_cube),
-    "radar.targets": _CLOUD._replace(encode=_encode_targets),
+    "radar.targets": _CLOUD._replace(
+        encode=lambda message, _, settings: encode_cloud(
+            message, settings.pcd, ("noise",) if settings.radar_fields == "documented" else ()
+        )
+    ),
     "radar.clusters": _CLOUD,
     "lidar.points": _CLOUD,
     "lidar.depth": _DEPTH,
-    "lidar.reflect": Codec(check_reflect, lambda message, *_: [encode_reflect(message)], decode_reflect),
+    "lidar.reflect": Codec(partial(_check_image, REFLECT), _encode_reflect, decode_reflect),
     "depth": _DEPTH,
 }
 """Key of a sensor in `streams.SENSORS` -> its codec, also of its other instances."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -224,19 +223,18 @@ def attitude_of(message: Imu) -> Quaternion | None:
     return x / length, y / length, z / length, w / length
 
 
-class ValueTrack(ABC, Generic[T]):
+class ValueTrack(Generic[T]):
     """Values of one source by stamp, and the value between them."""
 
-    def __init__(self, max_gap: int = MAX_GAP) -> None:
-        """`max_gap`: the longest time in ns between two values to interpolate (inclusive)."""
-        self._max_gap = max_gap
+    def __init__(self, blend: Callable[[T, T, float], T], max_gap: int = MAX_GAP) -> None:
+        """`blend`: returns the value between two, a part (0 to 1) of the way.
+
+        `max_gap`: the longest time in ns between two values to interpolate (inclusive).
+        """
+        self._blend, self._max_gap = blend, max_gap
         self._stamps: list[int] = []
         self._values: list[T] = []
         self._arrived: list[int] = []
-
-    @abstractmethod
-    def blend(self, first: T, second: T, part: float) -> T:
-        """Return the value between two, `part` (0 to 1) of the way."""
 
     def add(self, stamp: int, value: T, arrived: int = 0) -> None:
         """Take a value, and when it came; in any order, of equal stamps the first one counts."""
@@ -256,7 +254,7 @@ class ValueTrack(ABC, Generic[T]):
         first, second = self._stamps[after - 1], self._stamps[after]
         if second - first > self._max_gap:
             return None
-        return self.blend(self._values[after - 1], self._values[after], (stamp - first) / (second - first))
+        return self._blend(self._values[after - 1], self._values[after], (stamp - first) / (second - first))
 
     def horizon(self, stamp: int) -> int:
         """Return the latest stamp at which a further value could change at(stamp)."""
@@ -272,14 +270,6 @@ class ValueTrack(ABC, Generic[T]):
         cut = _old(self._arrived, bisect.bisect_left(self._stamps, before_stamp - self._max_gap), came_before)
         if cut > 0:
             del self._stamps[:cut], self._values[:cut], self._arrived[:cut]
-
-
-class AttitudeTrack(ValueTrack[Quaternion]):
-    """Attitudes of one IMU: unit quaternions x, y, z, w, interpolated the short way."""
-
-    def blend(self, first: Quaternion, second: Quaternion, part: float) -> Quaternion:
-        """Return the attitude between two, `part` (0 to 1) of the way."""
-        return _slerp(first, second, part)
 
 
 class EgoPose(NamedTuple):
@@ -331,13 +321,10 @@ def _turn(turn: Quaternion, place: tuple[float, float, float]) -> tuple[float, f
     return a + w * u + y * t - z * v, b + w * v + z * u - x * t, c + w * t + x * v - y * u
 
 
-class PoseTrack(ValueTrack[EgoPose]):
-    """Poses of one frame in another: positions interpolated along the line, orientations the short way."""
-
-    def blend(self, first: EgoPose, second: EgoPose, part: float) -> EgoPose:
-        """Return the pose between two, `part` (0 to 1) of the way."""
-        x, y, z = (a + part * (b - a) for a, b in zip(first.position, second.position, strict=True))
-        return EgoPose((x, y, z), _slerp(first.orientation, second.orientation, part))
+def blend_poses(first: EgoPose, second: EgoPose, part: float) -> EgoPose:
+    """Return the pose between two: the position along the line, the orientation the short way."""
+    x, y, z = (a + part * (b - a) for a, b in zip(first.position, second.position, strict=True))
+    return EgoPose((x, y, z), slerp(first.orientation, second.orientation, part))
 
 
 def _old(arrived: list[int], count: int, before: int) -> int:
@@ -354,7 +341,8 @@ def yaw_pitch_roll(turn: Quaternion) -> tuple[float, float, float]:
     return math.degrees(yaw), math.degrees(pitch), math.degrees(roll)
 
 
-def _slerp(first: Quaternion, second: Quaternion, part: float) -> Quaternion:
+def slerp(first: Quaternion, second: Quaternion, part: float) -> Quaternion:
+    """Return the attitude between two unit quaternions, the short way."""
     cosine = first[0] * second[0] + first[1] * second[1] + first[2] * second[2] + first[3] * second[3]
     sign = -1.0 if cosine < 0 else 1.0
     cosine = abs(cosine)

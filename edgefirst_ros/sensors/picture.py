@@ -15,7 +15,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
@@ -161,7 +160,10 @@ class PictureEncoder:
 
     def encode(self, frame: Any) -> bytes:
         """Return the bytes of a picture file for an av.VideoFrame."""
-        return self._png(frame) if self.form == "png" else self._jpeg(frame)
+        if self.form != "png":
+            return self._jpeg(frame)
+        rgb = self._rgb(frame)
+        return encode_png(filtered(rgb.reshape(len(rgb), -1), UP), rgb.shape[1], 8, RGB)
 
     def _jpeg_planes(self, frame: Any) -> Any:
         """Return the frame as a JPEG has it: 4:2:0, BT.601, full range.
@@ -228,15 +230,15 @@ class PictureEncoder:
             neutral = np.full(((frame.height + 1) // 2, (frame.width + 1) // 2), 128, np.uint8)
             planes = [_luma(frame), neutral, neutral]
         else:
-            planes = [_plane(plane) for plane in self._jpeg_planes(frame).planes]
-        planes[0] = _within_even(planes[0], frame.height, frame.width)
+            planes = [np.ascontiguousarray(lines_of(of)[:, : of.width]) for of in self._jpeg_planes(frame).planes]
+        luma = planes[0][: frame.height, : frame.width]
+        if frame.height % 2 or frame.width % 2:  # the encoder reads pairs of lines and columns, beyond the end of these
+            odd = (0, frame.height % 2), (0, frame.width % 2)
+            luma = np.pad(luma, odd, mode="edge")[: frame.height, : frame.width]
+        planes[0] = luma
         return bytes(simplejpeg.encode_jpeg_yuv_planes(*planes, quality=self.quality))
 
-    def _png(self, frame: Any) -> bytes:
-        rgb = self._rgb(frame)
-        return encode_png(filtered(rgb.reshape(len(rgb), -1), UP), rgb.shape[1], 8, RGB)
-
-    def _rgb(self, frame: Any) -> npt.NDArray[np.uint8]:
+    def _rgb(self, frame: Any) -> NDArray[np.uint8]:
         """Return the frame in the size it gets, as (height, width, 3) RGB, full range."""
         import av
 
@@ -247,7 +249,7 @@ class PictureEncoder:
         rgb = np.ascontiguousarray(rgb[: frame.height, : frame.width])
         if self.size(frame.width, frame.height) == (frame.width, frame.height):
             return rgb
-        small: npt.NDArray[np.uint8] = self._scaled(av.VideoFrame.from_ndarray(rgb, format="rgb24")).to_ndarray()
+        small: NDArray[np.uint8] = self._scaled(av.VideoFrame.from_ndarray(rgb, format="rgb24")).to_ndarray()
         return small
 
 
@@ -281,43 +283,33 @@ def _even(frame: Any) -> Any:
     made.colorspace, made.color_range = frame.colorspace, frame.color_range
     size = kind.padded_bits_per_pixel // 8 if len(frame.planes) == 1 else (kind.components[0].bits + 7) // 8
     for source, target in zip(frame.planes, made.planes, strict=True):
-        lines = _lines(source)[:, : source.width * size].reshape(source.height, source.width, size)
+        lines = lines_of(source)[:, : source.width * size].reshape(source.height, source.width, size)
         more = (0, target.height - source.height), (0, target.width - source.width), (0, 0)
-        padded = np.zeros((target.height, target.line_size), np.uint8)
-        padded[:, : target.width * size] = np.pad(lines, more, mode="edge").reshape(target.height, -1)
-        target.update(padded.tobytes())
+        fill_plane(target, np.pad(lines, more, mode="edge").reshape(target.height, -1))
     return made
 
 
-def _within_even(luma: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
-    """Return the luma of a picture, (height, width), with its last column and line twice in memory where they are odd.
-
-    The encoder reads pairs of columns and lines, beyond the end of its input.
-    """
-    luma = luma[:height, :width]
-    if not (height % 2 or width % 2):
-        return luma
-    return np.pad(luma, ((0, height % 2), (0, width % 2)), mode="edge")[:height, :width]
-
-
-def _lines(plane: Any) -> npt.NDArray[np.uint8]:
+def lines_of(plane: Any) -> NDArray[np.uint8]:
+    """Return the lines of a plane with their padding, (height, bytes)."""
     return np.frombuffer(plane, np.uint8)[: plane.height * plane.line_size].reshape(plane.height, plane.line_size)
 
 
-def _plane(plane: Any) -> npt.NDArray[np.uint8]:
-    """Return a plane as (height, width) uint8 without the padding of its lines."""
-    return np.ascontiguousarray(_lines(plane)[:, : plane.width])
+def fill_plane(plane: Any, lines: NDArray[np.uint8]) -> None:
+    """Write lines, (height, bytes), into a plane, whose own are padded."""
+    padded = np.zeros((plane.height, plane.line_size), np.uint8)
+    padded[:, : lines.shape[1]] = lines
+    plane.update(padded.tobytes())
 
 
-def _luma(frame: Any) -> npt.NDArray[np.uint8]:
+def _luma(frame: Any) -> NDArray[np.uint8]:
     """The luma of a frame without colours, (height, width) uint8, full range; swscale ignores the range of these."""
     plane, bits = frame.planes[0], frame.format.components[0].bits
-    values = _lines(plane).view(np.uint8 if bits == 8 else "<u2")[:, : plane.width]
+    values = lines_of(plane).view(np.uint8 if bits == 8 else "<u2")[:, : plane.width]
     full = source_colours(frame)[1] == JPEG_RANGE
     black, white = (0, (1 << bits) - 1) if full else (16 << bits - 8, 235 << bits - 8)
     scaled = (np.arange(1 << bits) - black) * 255 / (white - black)
     table = np.clip(scaled + 0.5, 0, 255).astype(np.uint8)
-    luma: npt.NDArray[np.uint8] = table[values]
+    luma: NDArray[np.uint8] = table[values]
     return luma
 
 
@@ -369,11 +361,8 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
         frame.color_range = JPEG_RANGE  # a sensor's numbers have the full range
     first = 0
     for plane in frame.planes:
-        count = plane.height
-        padded = np.zeros((count, plane.line_size), np.uint8)
-        padded[:, : width * pixel] = lines[first : first + count]
-        plane.update(padded.tobytes())
-        first += count
+        fill_plane(plane, lines[first : first + plane.height])
+        first += plane.height
     return frame
 
 
@@ -426,7 +415,14 @@ def scaled_info(info: Mapping[str, Any], before: Size, after: Size) -> dict[str,
 
 def degradation_of(picture: bytes) -> str:
     """`none`, `low`, `medium` or `high` for the bytes of a JPEG or PNG: the worst of blur, contrast and exposure."""
-    return degradation(_brightness(picture))
+    if picture.startswith(b"\xff\xd8"):
+        import simplejpeg
+
+        return degradation(simplejpeg.decode_jpeg(picture, colorspace="GRAY")[..., 0])
+    from PIL import Image
+
+    with Image.open(io.BytesIO(picture), formats=("PNG",)) as image:
+        return degradation(np.asarray(image.convert("L")))
 
 
 def degradation(luma: NDArray[np.uint8]) -> str:
@@ -453,15 +449,3 @@ def _blur_along_lines(lines: NDArray[np.uint8]) -> float:
     lost = np.maximum(before - np.abs(np.diff(blurred, axis=1)), 0).sum(dtype=np.int64)
     total = before.sum(dtype=np.int64)
     return 1.0 - float(lost) / float(total) if total else 1.0
-
-
-def _brightness(picture: bytes) -> NDArray[np.uint8]:
-    if picture.startswith(b"\xff\xd8"):
-        import simplejpeg
-
-        luma: NDArray[np.uint8] = simplejpeg.decode_jpeg(picture, colorspace="GRAY")[..., 0]
-        return luma
-    from PIL import Image
-
-    with Image.open(io.BytesIO(picture), formats=("PNG",)) as image:
-        return np.asarray(image.convert("L"))

@@ -19,7 +19,16 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import FfmpegPacket, Message, decode
 from edgefirst_ros.sensors.jpeg import check_jpeg
-from edgefirst_ros.sensors.picture import Picture, PictureEncoder, check_raw, check_size, raw_frame, still_frame
+from edgefirst_ros.sensors.picture import (
+    Picture,
+    PictureEncoder,
+    check_raw,
+    check_size,
+    fill_plane,
+    lines_of,
+    raw_frame,
+    still_frame,
+)
 from edgefirst_ros.sensors.png import check_png
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderReader, Tracker, UnitHeaders, with_sets
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
@@ -508,11 +517,7 @@ def join_pictures(tiles: list[Any]) -> Any:
     whole = av.VideoFrame(2 * first.width, 2 * first.height, first.format.name)
     for number, plane in enumerate(whole.planes):
         rows = [np.hstack([_plane(tiles[n].planes[number], first) for n in pair]) for pair in ((0, 1), (2, 3))]
-        joined = np.vstack(rows)
-        padded = np.zeros((joined.shape[0], plane.line_size), np.uint8)
-        padded[:, : joined.shape[1]] = joined
-        data = padded.tobytes()
-        plane.update(data + bytes(plane.buffer_size - len(data)))
+        fill_plane(plane, np.vstack(rows))
     for name in COLOURS:
         setattr(whole, name, getattr(first, name))
     return whole
@@ -521,8 +526,7 @@ def join_pictures(tiles: list[Any]) -> Any:
 def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
     """Return the bytes of a plane without the padding of its rows, (rows, bytes)."""
     pixel = 2 if frame.format.name == "nv12" and plane.width < frame.width else 1
-    rows = np.frombuffer(plane, np.uint8)[: plane.line_size * plane.height].reshape(plane.height, plane.line_size)
-    return rows[:, : plane.width * pixel]
+    return lines_of(plane)[:, : plane.width * pixel]
 
 
 # ---- kinds -------------------------------------------------------------------------------------

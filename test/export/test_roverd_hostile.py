@@ -18,7 +18,7 @@ from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.importing import name_sequences
 from edgefirst_ros.export.roverd.channels import LARGEST, ChannelReader, CloudReader, VideoWriter, pictures, write_cube
 from edgefirst_ros.export.roverd.read_foreign import from_euler
-from edgefirst_ros.sensors.navigation import AttitudeTrack
+from edgefirst_ros.sensors.navigation import ValueTrack, slerp
 
 POINTS = (
     b"VERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 2\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
@@ -178,7 +178,7 @@ def test_positions_without_end_are_refused(traces, tmp_path):
 
 
 def test_of_the_attitudes_those_beside_a_picture_count(traces, tmp_path):
-    """Sent in any order, twice, and broken: what is between the two nearest ones is what an AttitudeTrack says."""
+    """Sent in any order, twice, and broken: what is between the two nearest ones is what a track says."""
     seconds = np.concatenate([np.arange(10**9 - 2, 10**9 + 2, 0.003), [10**9 - 0.5] * 3])
     random = np.random.default_rng(1)
     random.shuffle(seconds)
@@ -186,7 +186,7 @@ def test_of_the_attitudes_those_beside_a_picture_count(traces, tmp_path):
     angles[::7] = np.nan
     channels = {"ts": ("raw", "f8", [], seconds.tobytes()), "rot": ("raw", "f4", [3], angles.tobytes())}
     stamps = sensor(traces / "host" / "imu", **channels).stamps()
-    track = AttitudeTrack()
+    track = ValueTrack(slerp)
     for stamp, turn in zip(stamps.tolist(), from_euler(angles.astype(float)).tolist(), strict=True):
         if np.isfinite(turn).all():
             track.add(stamp, tuple(turn))

@@ -123,7 +123,10 @@ INFO = {"frame_id": "camera", "k": [500.0, 0, 1, 0, 500, 1, 0, 0, 1]}
 
 
 def places(**turns):
-    return [{"parent": "base_link", "child": child, "rotation": turn} for child, turn in turns.items()]
+    return [
+        {"parent": "base_link", "child": child, "translation": [1, 2, 3], "rotation": turn}
+        for child, turn in turns.items()
+    ]
 
 
 @pytest.mark.parametrize(

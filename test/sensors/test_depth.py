@@ -11,15 +11,17 @@ import pytest
 from edgefirst.schemas import sensor_msgs, std_msgs
 from PIL import Image
 
+from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.companions import (
-    check_depth,
-    check_reflect,
-    decode_depth,
-    decode_reflect,
-    encode_depth,
-    encode_reflect,
-)
+from edgefirst_ros.sensors.companions import decode_depth, decode_reflect, encode, storable
+
+
+def encode_depth(image):
+    return encode("lidar.depth", image, 0, Settings())[0]
+
+
+def encode_reflect(image):
+    return encode("lidar.reflect", image, 0, Settings())[0]
 
 
 def message(encoding, array, padding=0, big=False, **values):
@@ -39,7 +41,7 @@ def test_depth_is_exact(padding, big):
     depth = np.random.default_rng(1).integers(0, 65536, (33, 47), np.uint16)
     depth[0, :2] = 0, 65535
     image = message("mono16", depth, padding, big)
-    check_depth(image)
+    storable("lidar.depth", image)
     png = encode_depth(image)
     assert np.array_equal(cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED), depth)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(png))), depth)
@@ -51,7 +53,7 @@ def test_depth_is_exact(padding, big):
 def test_reflectivity(padding):
     values = cv2.resize(np.random.default_rng(2).integers(0, 256, (6, 9), np.uint8), (90, 61))
     image = message("mono8", values, padding)
-    check_reflect(image)
+    storable("lidar.reflect", image)
     found = Image.open(io.BytesIO(encode_reflect(image)))
     assert (found.mode, found.size) == ("L", (90, 61))
     assert np.mean((np.asarray(found, float) - values) ** 2) < 4
@@ -83,14 +85,14 @@ def test_a_jpeg_that_names_a_table_it_has_not_cannot_be_decoded():
     ids=str,
 )  # fmt: skip
 def test_what_is_short_is_refused(values):
-    for check, encoding, kind in ((check_depth, "mono16", np.uint16), (check_reflect, "mono8", np.uint8)):
+    for sensor, encoding, kind in (("lidar.depth", "mono16", np.uint16), ("lidar.reflect", "mono8", np.uint8)):
         image = message(encoding, np.zeros((3, 8 // kind().itemsize), kind), **values)
         with pytest.raises(MessageError, match="cannot be stored"):
-            check(image)
+            storable(sensor, image)
 
 
 def test_other_encodings_are_refused():
     with pytest.raises(MessageError, match="mono16"):
-        check_depth(message("mono8", np.zeros((3, 4), np.uint8)))
+        storable("lidar.depth", message("mono8", np.zeros((3, 4), np.uint8)))
     with pytest.raises(MessageError, match="mono8"):
         encode_reflect(message("mono16", np.zeros((3, 4), np.uint16)))

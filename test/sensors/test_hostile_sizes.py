@@ -16,7 +16,7 @@ from edgefirst_ros.counts import DAMAGED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud
-from edgefirst_ros.sensors.companions import check_depth, check_reflect
+from edgefirst_ros.sensors.companions import CODECS
 from edgefirst_ros.sensors.cube import check_cube
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.video.reader import VideoReader
@@ -47,8 +47,8 @@ def cube():
     [
         (check_cube, cube, "cube_values"),
         (check_cloud, lambda: cloud(LIDAR, 6, 2, 13, bytes(13 * 12)), "cloud_points"),
-        (check_depth, lambda: gray("mono16"), "picture_pixels"),
-        (check_reflect, lambda: gray("mono8"), "picture_pixels"),
+        (CODECS["lidar.depth"].check, lambda: gray("mono16"), "picture_pixels"),
+        (CODECS["lidar.reflect"].check, lambda: gray("mono8"), "picture_pixels"),
     ],
 )
 def test_twelve_values_pass_a_limit_of_twelve_only(check, content, limit):

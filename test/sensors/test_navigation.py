@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.sensors.navigation import (
-    AttitudeTrack,
     Fix,
     FixTrack,
     Position,
+    ValueTrack,
     attitude_of,
     fix_of,
     reachable,
+    slerp,
     yaw_pitch_roll,
 )
 
@@ -249,7 +250,7 @@ def test_a_clock_that_was_set_back_begins_a_track_of_its_own():
 
 
 def test_memory_is_bounded():
-    made, attitudes = FixTrack(), AttitudeTrack()
+    made, attitudes = FixTrack(), ValueTrack(slerp)
     for n in range(5000):
         made.add(fix(n * S // 10))
         attitudes.add(n * S // 10, (0.0, 0.0, 0.0, 1.0))
@@ -283,7 +284,7 @@ def test_attitudes_of_messages():
 
 
 def test_slerp_turns_evenly_the_short_way():
-    made = AttitudeTrack()
+    made = ValueTrack(slerp)
     made.add(0, about_z(10))
     made.add(S, tuple(-part for part in about_z(100)))
     for part in range(1, 9):
@@ -295,7 +296,7 @@ def test_slerp_turns_evenly_the_short_way():
 
 @given(st.floats(0, 1e-3), st.floats(0, 1))
 def test_slerp_of_next_to_no_turn(angle, part):
-    made = AttitudeTrack()
+    made = ValueTrack(slerp)
     made.add(0, about_z(0))
     made.add(10**9, about_z(angle))
     found = made.at(int(part * 10**9))
@@ -328,7 +329,7 @@ def test_yaw_pitch_roll_against_rotation_matrices():
     st.booleans(),
 )
 def test_attitudes_are_those_of_brute_force(known, further, half, forget):
-    stamp, made, first = half * S // 2, AttitudeTrack(), {}
+    stamp, made, first = half * S // 2, ValueTrack(slerp), {}
     for tick, angle in known:
         made.add(tick * S, about_z(angle))
         first.setdefault(tick * S, angle)

@@ -50,7 +50,7 @@ from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.jpeg import check_jpeg
-from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
+from edgefirst_ros.sensors.navigation import Fix, FixTrack, ValueTrack, slerp
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import Floats
 
@@ -168,7 +168,7 @@ class _ForeignTrace:
             raise DatasetError(f"{folder / 'camera' / STAMPS}: the times do not rise")
         self._gps = "gps" if "gps" in self._readers else GPS
         self._imu = "imu" if "imu" in self._readers else IMU
-        self._fixes, self._turns = FixTrack(), AttitudeTrack()
+        self._fixes, self._turns = FixTrack(), ValueTrack(slerp)
         self._read_fixes()
         self._read_turns()
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.sensors.picture import lines_of
 from edgefirst_ros.sensors.video.bitstream import START_CODE, Buffer, with_sets
 
 HARDWARE = "{codec}_v4l2m2m"
@@ -84,7 +85,9 @@ class Decoder:
                 frames = self._context.decode(packet)
             except av.FFmpegError:
                 clean = False
-        clean = clean and not any(_harms(level, text) for level, _, text in log)
+        for level, _, text in log:
+            harms = HARMFUL.match(text) if level > av.logging.ERROR else not any(of in text for of in HARMLESS)
+            clean = clean and not harms
         self._hurt = self._hurt or (number is not None and not clean)
         return frames, clean
 
@@ -136,15 +139,6 @@ class Decoder:
         # strict: hold back as many pictures for reordering as the stream may need
         decoder.options = {"strict": "1", "max_pixels": str(self._limits.picture_pixels)}
         return decoder
-
-
-def _harms(level: int, text: str) -> bool:
-    """True if messages of libavcodec mean that a picture is damaged."""
-    import av
-
-    if level > av.logging.ERROR:
-        return HARMFUL.match(text) is not None
-    return not any(harmless in text for harmless in HARMLESS)
 
 
 def _with_end(data: Buffer, codec: str) -> Buffer:
@@ -216,7 +210,4 @@ def _luma(context: Any, keyframe: bytes) -> npt.NDArray[np.uint8] | None:
         return None
     if not frames or frames[0].is_corrupt:
         return None
-    frame = frames[0]
-    plane = frame.planes[0]
-    rows = np.frombuffer(plane, np.uint8)[: plane.line_size * frame.height].reshape(frame.height, plane.line_size)
-    return rows[:, : frame.width].copy()
+    return lines_of(frames[0].planes[0])[:, : frames[0].width].copy()
