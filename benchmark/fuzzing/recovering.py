@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from edgefirst_ros import convert
-from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.cli.info import DatasetInfo
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member
 from edgefirst_ros.dataset.recovery.recover import Recovery, recover
 from edgefirst_ros.dataset.validate import validate
@@ -185,7 +185,7 @@ def _attempt(action: Callable[[], Any]) -> Any:
 def _recovered(bundle: Bundle, truth: Truth, out: Path, *, verify: bool) -> bool:
     paths, untouched = DatasetPaths(out, NAME, truth.paths.layout), _untouched(bundle, truth)
     before = _tree(out)
-    _attempt(lambda: dataset_facts(paths.container))
+    _attempt(lambda: DatasetInfo(paths.container).plain())
     assert not validate(paths.members_partial).ok
     dry = _attempt(lambda: recover(paths.container, verify=verify, dry_run=True))
     assert _tree(out) == before, "a dry run changed something"

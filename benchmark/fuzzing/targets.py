@@ -5,13 +5,14 @@ import contextlib
 import shutil
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from edgefirst.schemas import builtin_interfaces, sensor_msgs, std_msgs
+
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import dataset_facts, recording_facts
+from edgefirst_ros.cli.info import DatasetInfo, recording_facts
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.dataset.merge import _with_sequence, merge
@@ -45,14 +46,6 @@ OPTIONS = ({}, {"layout": "directory"}, {"pcd": "ascii", "rate": 10.0}, {"pcd": 
            {"lidar_images": True, "radar_points": "clusters", "schema_version": "2025.10"},
            {"reference_topic": "imu", "split": {"a": 0.5, "b": 0.5}, "schema_version": "2026.10"})  # fmt: skip
 EXIF = encode_exif(ExifInfo("sequence", 1, 1_700_000_000_000_000_000, "host", "software", 45.0, -73.0))
-
-
-@dataclass(frozen=True)
-class _Content:
-    """Of a CompressedVideo or CompressedImage, what is read of it."""
-
-    format: str
-    data: memoryview
 
 
 def target(kind: str, folder: Path, given: Path) -> Target:
@@ -178,7 +171,7 @@ def _archive(folder: Path, data: bytes) -> bool:
 def _read(path: Path) -> set[str]:
     """Ask everything that can be asked of a dataset; what was answered, of the first samples."""
     validate(path)
-    accepted({"facts": lambda: dataset_facts(path)})
+    accepted({"facts": lambda: DatasetInfo(path).plain()})
     dataset = Dataset(path)
     found = accepted(
         {"annotations": lambda: dataset.annotations, "frames": lambda: dataset.frames, "meta": lambda: dataset.metadata}
@@ -231,7 +224,8 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
 
 def _passed_through(data: bytes) -> None:
     pictures = open_pictures(COMPRESSED_IMAGE, PictureOptions(PictureEncoder("jpeg", 90)))
-    unit = AccessUnit(0, StillMessage(_Content("", memoryview(data)), ""))
+    head = std_msgs.Header(builtin_interfaces.Time(0, 0), "camera")
+    unit = AccessUnit(0, StillMessage(sensor_msgs.CompressedImage(head, "", data), ""))
     push(pictures, unit)
     picture = pictures.take(unit, last=True)
     if isinstance(picture, EdgeFirstError):
