@@ -99,6 +99,11 @@ class Sensor(NamedTuple):
         return tuple(dict.fromkeys(schema for topic in self.topics for schema in topic.types))
 
     @property
+    def size_column(self) -> str:
+        """Column of the frames table with the size of its pictures."""
+        return "size" if self.column is None else f"{self.column}_size"
+
+    @property
     def topic(self) -> Topic:
         """The preferred topic. Raises IndexError without any."""
         return self.topics[0]

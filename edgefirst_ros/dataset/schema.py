@@ -251,7 +251,7 @@ def companions_of(columns: Iterable[str]) -> list[str]:
 def companion_columns(sensor: Sensor) -> dict[str, Column]:
     """Return the columns of a companion in the frames table by name."""
     listed = [Column(f"{sensor.column}_{what}", _I64, "sample") for what in ("timestamp", "skew")]
-    listed += [Column(f"{sensor.column}_size", array(_U32, 2), "sample")] if sensor.form == "camera" else []
+    listed += [Column(sensor.size_column, array(_U32, 2), "sample")] if sensor.form == "camera" else []
     return {column.name: column for column in listed}
 
 

@@ -7,7 +7,8 @@ the dataset's `pose_frame`, or without poses ENU.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,8 +17,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key
-from edgefirst_ros.dataset.query import KEY, Samples, keys_of
+from edgefirst_ros.dataset.query import KEY, Samples, keys_of, with_all_columns
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
@@ -159,26 +161,16 @@ class Drive:
         return found
 
     @cached_property
-    def rig_to_ecef(self) -> Floats:
-        """(N, 4, 4) float64 from GPS and IMU; NaN for samples that are not located. Raises DatasetError if all are."""
+    def world_to_ecef(self) -> Floats:
+        """(4, 4) float64: the world, ENU at the first located sample. Raises DatasetError without one."""
         if not self.located.any():
             raise DatasetError(
                 f"{self.dataset.paths.frames}: no sample of {self.name!r} has a pose, or both a position and an "
                 f"attitude, so the vehicle's poses are unknown; {WAYS}"
             )
-        found = np.full((len(self), 4, 4), np.nan)
-        known = np.flatnonzero(self.located)
-        turns = rotation(self.values("orientation", 4)[known])
-        found[known] = world_to_ecef(*self.geodetic[known].T) @ pose(turns, np.zeros(3))
-        return found
-
-    @cached_property
-    def world_to_ecef(self) -> Floats:
-        """(4, 4) float64: the world, ENU at the first located sample."""
-        _ = self.rig_to_ecef
         return world_to_ecef(*self.geodetic[int(np.argmax(self.located))])
 
-    @cached_property
+    @property
     def rig_to_world(self) -> Floats:
         """(N, 4, 4) float64; NaN for samples that are not located. Raises DatasetError if all are."""
         if not self.has_poses:
@@ -206,9 +198,10 @@ class Drive:
 
     def rig_in(self, world: Floats) -> Floats:
         """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located."""
-        poses = inverse(world) @ self.rig_to_ecef
-        places = ecef(*self.geodetic.T)
-        poses[:, :3, 3] = (places - world[:3, 3]) @ world[:3, :3]  # without large products
+        known, poses = np.flatnonzero(self.located), np.full((len(self), 4, 4), np.nan)
+        places, turns = self.geodetic[known].T, rotation(self.values("orientation", 4)[known])
+        poses[known] = inverse(world) @ (world_to_ecef(*places) @ pose(turns, np.zeros(3)))
+        poses[known, :3, 3] = (ecef(*places) - world[:3, 3]) @ world[:3, :3]  # without large products
         return poses
 
     # ---- where the sensors are -------------------------------------------------------------
@@ -254,29 +247,6 @@ class Drive:
         frame = self.dataset.metadata.get("box3d_frame", BASE)
         return move_boxes(boxes, self.statics.get(frame, np.eye(4)))
 
-    def box_rows(self, kept: Sequence[int]) -> pl.DataFrame:
-        """Return the rows with a box in space of the samples `kept`, in that order; `place` is that in `kept`."""
-        frames = pl.Series([self.samples[n].frame for n in kept], dtype=pl.Int64)
-        wanted = pl.DataFrame({"name": self.name, "frame": frames}).with_row_index("place")
-        table = self.dataset.annotations
-        columns = table.select("box3d", "box3d_score", "label", "object_id")  # masks stay where they are
-        given = keys_of(table, self.dataset.paths.arrow).with_columns(columns).drop_nulls("box3d")
-        return wanted.join(given, KEY, nulls_equal=True, maintain_order="left_right")
-
-    def read_boxes(self, kept: Sequence[int]) -> Boxes:
-        """Return the boxes in space of the samples `kept`. Raises DatasetError for boxes of another form."""
-        part = self.box_rows(kept)
-        frame = part["place"].cast(pl.Int64).to_numpy()
-        box = np.array(part["box3d"].to_list(), float)
-        if len(box) and box.shape[1:] != (6,):
-            raise DatasetError(f"{self.dataset.paths.arrow}: box3d must have 6 numbers")
-        box = box.reshape(-1, 6)
-        sound = np.isfinite(box).all(1)
-        part = part.filter(sound)
-        score = part["box3d_score"].fill_null(1.0).to_numpy().astype(np.float32)
-        labels, objects = (part[name].cast(str).to_list() for name in ("label", "object_id"))
-        return Boxes(frame[sound], self.boxes(box[sound]), score, labels, objects, int((~sound).sum()))
-
     @property
     def camera(self) -> dict[str, Any]:
         """camera_info: frame_id, width, height, distortion_model, d, k (9), r (9), p (12) in pixels."""
@@ -300,6 +270,69 @@ class Drive:
                 f"{self.dataset.paths.frames}: the camera_info in its metadata cannot be read: {error!r}"
             ) from error
         return info
+
+
+def read_batches(dataset: Dataset, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Yield some columns of `annotations`, some rows at a time: a table of masks need not fit into the memory."""
+    file = dataset.table_files[0]
+    if file is None or "annotations" in dataset.__dict__:  # read already
+        yield dataset.annotations.select(columns)
+        return
+    version = schema.nearest(schema.stated_version(file.metadata, file.schema))
+    for table in file.frames([name for name in file.schema.names if name in columns]):
+        yield with_all_columns(table, version).select(columns)
+
+
+def read_boxes(wanted: Sequence[tuple[Drive, Iterable[int]]]) -> list[Boxes]:
+    """Return the boxes in space of some samples of each drive, all of one dataset.
+
+    The annotations are read once, batch by batch. Raises DatasetError for boxes of another form.
+    """
+    dataset, boxes = wanted[0][0].dataset, ("box3d", "box3d_score", "label", "object_id")
+    asked = [
+        {"drive": number, "place": place, "name": drive.name, "frame": drive.samples[n].frame}
+        for number, (drive, kept) in enumerate(wanted)
+        for place, n in enumerate(kept)
+    ]
+    kinds = {"drive": pl.Int64, "place": pl.Int64, "name": pl.String, "frame": pl.Int64}
+    keys, found = pl.DataFrame(asked, kinds), []
+    for table in read_batches(dataset, (*KEY, *boxes)):
+        texts = pl.col("label", "object_id").cast(pl.String)
+        given = keys_of(table, dataset.paths.arrow).with_columns(table.select(boxes).with_columns(texts))
+        found.append(keys.join(given.drop_nulls("box3d"), KEY, nulls_equal=True, maintain_order="left_right"))
+    rows = pl.concat(found).sort("drive", "place", maintain_order=True)
+    return [_boxes_of(drive, rows.filter(drive=number)) for number, (drive, _) in enumerate(wanted)]
+
+
+def _boxes_of(drive: Drive, rows: pl.DataFrame) -> Boxes:
+    box = np.array(rows["box3d"].to_list(), float)
+    if len(box) and box.shape[1:] != (6,):
+        raise DatasetError(f"{drive.dataset.paths.arrow}: box3d must have 6 numbers")
+    box = box.reshape(-1, 6)
+    sound = np.isfinite(box).all(1)
+    rows = rows.filter(sound)
+    score = rows["box3d_score"].fill_null(1.0).to_numpy().astype(np.float32)
+    labels, objects = (rows[name].to_list() for name in ("label", "object_id"))
+    return Boxes(rows["place"].to_numpy(), drive.boxes(box[sound]), score, labels, objects, int((~sound).sum()))
+
+
+def read_groups(dataset: Dataset, keys: Collection[Key]) -> dict[Key, str]:
+    """Return the groups of some samples, of those that have one."""
+    found: dict[Key, str | None] = {}
+    for table in read_batches(dataset, (*KEY, "group")):
+        groups = table["group"].cast(pl.String).to_list()
+        for key, group in zip(keys_of(table, dataset.paths.arrow).iter_rows(), groups, strict=True):
+            if key in keys:
+                found.setdefault(Key(*key), group)
+    return {key: group for key, group in found.items() if group is not None}
+
+
+def count_values(dataset: Dataset) -> Counter[str]:
+    """Return the number of values of each column of the annotations, in file order."""
+    found: Counter[str] = Counter()
+    for table in read_batches(dataset, dataset.annotation_columns):
+        found.update({name: table.height - table[name].null_count() for name in table.columns})
+    return found
 
 
 def describe_sources(found: Sequence[Drive]) -> str:

@@ -26,16 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import host_of
+from edgefirst_ros.dataset.names import Key, host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.drive import Boxes, Drive, describe_sources, drives
+from edgefirst_ros.export.drive import Boxes, Drive, count_values, describe_sources, drives, read_boxes, read_groups
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
-from edgefirst_ros.streams import of_kind
+from edgefirst_ros.streams import CAMERA, of_kind
 
 VERSION = "v1.0-trainval"
 """Name of the folder of tables: the one that training frameworks ask for."""
@@ -80,6 +80,8 @@ class SensorChannel:
     sensor: str
     """Sensor whose place in the vehicle `Drive.place` knows: `lidar`, `lidar.points.rear`."""
     suffix: str
+    size: str = CAMERA.size_column
+    """Column of the size of its pictures."""
 
 
 CHANNELS = {
@@ -102,7 +104,7 @@ def channel_of(kind: str) -> SensorChannel | None:
     if first is None or found.instance is None:
         return first
     name = f"{first.name.partition('_')[0]}_{found.instance.upper()}"
-    return replace(first, name=f"{name}_2" if name == first.name else name, sensor=found.key)
+    return replace(first, name=f"{name}_2" if name == first.name else name, sensor=found.key, size=found.size_column)
 
 
 @dataclass(frozen=True)
@@ -207,12 +209,17 @@ def export(
         for name in ("visibility", "attribute"):
             key = "level" if name == "visibility" else "name"
             tables.add(name, {"token": UNKNOWN, key: UNKNOWN, "description": "the dataset does not say"})
-        done = 0
-        for writer in writers:
-            writer.write(tables, out, partial(_shift, progress, done, sum(map(len, found))))
-            done += len(writer.drive)
-            for scene, group in writer.groups.items():
-                splits.setdefault(group, []).append(scene)
+        done, total = 0, sum(map(len, found))
+        for part in dataset.parts:
+            own = [writer for writer in writers if writer.drive.dataset is part]
+            groups = read_groups(part, {key for writer in own for key in writer.scene_keys.values()})
+            every = read_boxes([(writer.drive, writer.keyframes) for writer in own])
+            for writer, boxes in zip(own, every, strict=True):
+                writer.write(tables, out, boxes, partial(_shift, progress, done, total))
+                done += len(writer.drive)
+                for scene, first in writer.scene_keys.items():
+                    if first in groups:
+                        splits.setdefault(groups[first], []).append(scene)
         for category, token in counts.categories.items():
             tables.add("category", {"token": token, "name": category, "description": ""})
         for name, of in {name: of.channel for writer in writers for name, of in writer.channels.items()}.items():
@@ -242,8 +249,6 @@ class _SequenceWriter:
     ) -> None:
         self.drive, self._rate, self._length, self._undistort = drive, rate, scene_seconds, undistort
         self._names, self._counts = names, counts
-        self.groups: dict[str, str] = {}
-        """Group of each scene that has one."""
 
     # ---- contents -----------------------------------------------------------------------
     @cached_property
@@ -264,7 +269,7 @@ class _SequenceWriter:
         return between(self._poses, self._stamps, stamps)
 
     @cached_property
-    def _keyframes(self) -> list[int]:
+    def keyframes(self) -> list[int]:
         """Return the samples nearest to the grid, which starts at the first sample with a pose; the earlier of two."""
         start, end, step = int(self._stamps[0]), int(self._stamps[-1]), 1e9 / self._rate
         ticks = start + np.round(np.arange(int((end - start) / step) + 1) * step).astype(np.int64)
@@ -278,7 +283,7 @@ class _SequenceWriter:
     def channels(self) -> dict[str, ChannelMessages]:
         """Messages of each channel. Each message comes once, with its keyframe if it has one."""
         number = np.full(len(self.drive), -1, np.intp)
-        number[self._keyframes] = np.arange(len(self._keyframes))
+        number[self.keyframes] = np.arange(len(self.keyframes))
         held: dict[str, tuple[SensorChannel, array[int], array[int]]] = {}
         for sample in self._kept.tolist():
             for kind in self.drive.dataset.members(self.drive.samples[sample].key):
@@ -298,13 +303,20 @@ class _SequenceWriter:
         return found
 
     @cached_property
+    def scene_keys(self) -> dict[str, Key]:
+        """{name of a scene: its first keyframe}."""
+        keys = [self.drive.samples[self.keyframes[numbers[0]]].key for numbers in self._scenes]
+        name = self.drive.name
+        return {name if self._length is None else f"{name}-{piece:04}": key for piece, key in enumerate(keys)}
+
+    @cached_property
     def _scenes(self) -> list[list[int]]:
         """Numbers of the keyframes of each scene."""
         if self._length is None:
-            return [list(range(len(self._keyframes)))]
-        first = int(self.drive.stamps[self._keyframes[0]])
+            return [list(range(len(self.keyframes)))]
+        first = int(self.drive.stamps[self.keyframes[0]])
         pieces: dict[int, list[int]] = {}
-        for number, sample in enumerate(self._keyframes):
+        for number, sample in enumerate(self.keyframes):
             pieces.setdefault(int((self.drive.stamps[sample] - first) / 1e9 // self._length), []).append(number)
         return list(pieces.values())
 
@@ -322,8 +334,8 @@ class _SequenceWriter:
             self.drive.place(messages.channel.sensor)
 
     # ---- writing -------------------------------------------------------------------------
-    def write(self, tables: RecordTables, out: Path, progress: Callable[[int], None]) -> None:
-        """Write the sequence into the tables and the folders of `out`."""
+    def write(self, tables: RecordTables, out: Path, boxes: Boxes, progress: Callable[[int], None]) -> None:
+        """Write the sequence, with the boxes of its keyframes, into the tables and the folders of `out`."""
         drive = self.drive
         start = datetime.fromtimestamp(int(drive.stamps[0]) / 1e9, timezone.utc)
         origin = drive.place_of_world
@@ -335,7 +347,7 @@ class _SequenceWriter:
         for messages in self.channels.values():
             tables.add("calibrated_sensor", self._calibrated(messages.channel))
             self._write_messages(tables, out, messages, progress)
-        self._write_boxes(tables)
+        self._write_boxes(tables, boxes)
 
     def _token(self, *what: object) -> str:
         return _token(self.drive.name, *what)
@@ -343,12 +355,11 @@ class _SequenceWriter:
     @cached_property
     def _sample_tokens(self) -> list[str]:
         """Token of each keyframe."""
-        return [self._token("sample", self.drive.samples[sample].frame) for sample in self._keyframes]
+        return [self._token("sample", self.drive.samples[sample].frame) for sample in self.keyframes]
 
     def _write_samples(self, tables: RecordTables) -> None:
-        for piece, numbers in enumerate(self._scenes):
+        for piece, (name, numbers) in enumerate(zip(self.scene_keys, self._scenes, strict=True)):
             scene, tokens = self._token("scene", piece), [self._sample_tokens[n] for n in numbers]
-            name = self.drive.name if self._length is None else f"{self.drive.name}-{piece:04}"
             tables.add(
                 "scene",
                 {
@@ -356,11 +367,8 @@ class _SequenceWriter:
                     "first_sample_token": tokens[0], "last_sample_token": tokens[-1], "description": "",
                 },
             )  # fmt: skip
-            group = self.drive.samples[self._keyframes[numbers[0]]].group
-            if group is not None:
-                self.groups[name] = group
             for number, before, token, after in zip(numbers, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
-                stamp = int(self.drive.stamps[self._keyframes[number]])
+                stamp = int(self.drive.stamps[self.keyframes[number]])
                 links = {"prev": before, "next": after, "scene_token": scene}
                 tables.add("sample", {"token": token, "timestamp": _micro(stamp)} | links)
             self._counts.written["samples"] += len(numbers)
@@ -382,14 +390,11 @@ class _SequenceWriter:
         channel = messages.channel
         for folder in ("samples", "sweeps"):
             (out / folder / channel.name).mkdir(parents=True, exist_ok=True)
-        keys = self.drive.stamps[self._keyframes]
-        following = np.minimum(
-            np.searchsorted(keys, messages.stamps), len(keys) - 1
-        )  # a sweep is of the keyframe after it
+        keys = self.drive.stamps[self.keyframes]
+        following = np.minimum(np.searchsorted(keys, messages.stamps), len(keys) - 1)  # of a sweep
         owners = np.where(messages.keyframes < 0, following, messages.keyframes)
         scenes = np.repeat(np.arange(len(self._scenes)), [len(numbers) for numbers in self._scenes])[owners]
-        size = "size" if channel.sensor == "camera" else f"{channel.sensor.replace('.', '_')}_size"
-        sizes = np.nan_to_num(self.drive.values(size, 2)).astype(int)
+        sizes = np.nan_to_num(self.drive.values(channel.size, 2)).astype(int)
         calibrated = self._token("calibrated", channel.name)
         waiting: dict[str, Any] | None = None
         scene, velocities = -1, self._velocities(messages) if channel.modality == "radar" else np.zeros((0, 3))
@@ -484,25 +489,24 @@ class _SequenceWriter:
         return np.vstack(found)
 
     # ---- boxes ---------------------------------------------------------------------------
-    def _write_boxes(self, tables: RecordTables) -> None:
+    def _write_boxes(self, tables: RecordTables, boxes: Boxes) -> None:
         """Write the boxes of the keyframes, at the keyframes' stamps, as annotations of instances."""
-        boxes, counts = self.drive.read_boxes(self._keyframes), self._counts
+        counts = self._counts
         counts.lost["box3d that is not finite"] += boxes.broken
-        every = self.drive.box_rows(self._kept.tolist()).height
-        counts.lost["box3d between keyframes"] += every - len(boxes.frame) - boxes.broken
-        axes = self.drive.rig_to_world[self._keyframes][boxes.frame]
+        axes = self._poses[np.searchsorted(self._stamps, self.drive.stamps[self.keyframes])][boxes.frame]
         centres = np.einsum("nij,nj->ni", axes[:, :3, :3], boxes.box[:, :3]) + axes[:, :3, 3]
         turns, inside = _turned(axes), self._count_points(boxes, axes[:, :3, :3], centres)
         sightings: dict[tuple[str, str], list[int]] = {}
         for n, track in enumerate(_name_tracks(boxes.objects, boxes.frame.tolist())):
             sightings.setdefault((track, self._category(boxes.labels[n])), []).append(n)
         for (track, category), places in sightings.items():
-            instance = self._token("instance", track, category)
+            instance, token = self._token("instance", track, category), _token("category", category)
+            counts.categories.setdefault(category, token)
             tokens = [self._token("annotation", track, category, int(boxes.frame[n])) for n in places]
             tables.add(
                 "instance",
                 {
-                    "token": instance, "category_token": self._category_token(category),
+                    "token": instance, "category_token": token,
                     "nbr_annotations": len(places),
                     "first_annotation_token": tokens[0], "last_annotation_token": tokens[-1],
                 },
@@ -528,9 +532,6 @@ class _SequenceWriter:
         if known is None:
             self._counts.labels[label or UNKNOWN] += 1
         return known or label or UNKNOWN
-
-    def _category_token(self, category: str) -> str:
-        return self._counts.categories.setdefault(category, _token("category", category))
 
     def _count_points(self, boxes: Boxes, turned: Floats, centres: Floats) -> list[list[int]]:
         """Return how many lidar and radar points are in each box."""
@@ -665,22 +666,23 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
         if channel is None:
             report.add(kind, "", NO_HOME, number)
         else:
-            lost = {"radar": "power, noise", "lidar": "fields beside x, y, z, intensity, ring"}.get(
-                channel.modality, ""
-            )
+            fields = {"radar": "power, noise", "lidar": "fields beside x, y, z, intensity, ring"}
             twice = number - written[channel.name] - counts.lost[f"{channel.name} without points"]
             again = f"{twice} members that repeat a message or have no pose" if twice else ""
             where = f"samples/{channel.name}, sweeps/{channel.name}"
-            report.add(kind, where, "; ".join(filter(None, (lost, again))), written[channel.name])
+            report.add(
+                kind, where, "; ".join(filter(None, (fields.get(channel.modality), again))), written[channel.name]
+            )
+    columns: Counter[str] = Counter()
+    for part in parts:
+        columns.update(count_values(part))
+    others = columns["box3d"] - written["boxes"] - counts.lost["box3d that is not finite"]
+    counts.lost["box3d between keyframes, or without a pose"] = others
     for what, number in sorted(counts.lost.items()):
         if number:
             report.add(what, "", "not written", number)
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("log, sample, ego_pose", ""))
     homes["group"] = (f"{VERSION}/{SPLITS}", "")
-    columns: Counter[str] = Counter()
-    for part in parts:
-        table = part.annotations
-        columns.update({name: table.height - table[name].null_count() for name in part.annotation_columns})
     if "box3d" in columns:
         homes["box3d"] = ("sample_annotation", "the heading: boxes are turned as the vehicle is")
         own = ", ".join(f"{label} ({number})" for label, number in counts.labels.most_common(8))

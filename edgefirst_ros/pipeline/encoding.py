@@ -195,7 +195,7 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sa
         kind = known.kind
         if isinstance(message.picture, Picture):
             _note_size(sensor, message.picture, facts)
-            row[f"{known.column}_size"] = list(message.picture.size)
+            row[known.size_column] = list(message.picture.size)
             kind = next(kind for kind in known.kinds if kind.endswith(message.picture.kind.removeprefix(CAMERA)))
         if message.encoded is not None and parts.part.has(sensor):
             members.append((kind, message.encoded.result()))

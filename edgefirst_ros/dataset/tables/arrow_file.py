@@ -353,8 +353,8 @@ def _view_sizes(array: pa.Array) -> NDArray[np.int64]:
     return np.where(is_valid(array), views[array.offset :, 0], 0).astype(np.int64)
 
 
-ROWS_AT_ONCE = 1 << 14
-"""Rows that `TableFile.frames` yields at a time, or some more."""
+ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 14, 1 << 24
+"""Rows that `TableFile.frames` yields at a time, or bytes of all their columns, or some more."""
 ARROW_MAGIC = b"ARROW1"
 PARQUET_MAGIC = b"PAR1"
 ROWS = 65536
@@ -473,14 +473,14 @@ class TableFile:
 
     def frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield the rows of existing columns, some batches at a time: these hold all columns. Raises as `frame`."""
-        waiting, rows = list[Any](), 0
+        waiting, rows, size = list[Any](), 0, 0
         for batch in self.batches():
             waiting.append(batch)
-            rows += batch.num_rows
-            if rows >= ROWS_AT_ONCE:
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
                 yield self._in_polars(columns, waiting)
-                waiting, rows = [], 0
-        if waiting:
+                waiting, rows, size = [], 0, 0
+        if waiting or not self.rows:
             yield self._in_polars(columns, waiting)
 
     def _in_polars(self, names: Sequence[str], batches: Iterable[Any]) -> pl.DataFrame:

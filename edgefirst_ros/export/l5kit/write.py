@@ -20,7 +20,7 @@ from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.export.drive import Boxes, Drive, describe_sources, drives
+from edgefirst_ros.export.drive import Boxes, Drive, count_values, describe_sources, drives, read_boxes
 from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
 from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.sensors.transforms import Floats
@@ -155,9 +155,10 @@ def export(
     writers = {name: Writer(out / STORE / name, *form) for name, form in ARRAYS.items()}
     world = None if any(drive.has_poses for drive in found) else found[0].world_to_ecef
     made = _Export(world, classes, writers)
-    for drive in found:
+    every = read_boxes([(drive, np.flatnonzero(drive.located)) for drive in found])
+    for drive, boxes in zip(found, every, strict=True):
         progress("scenes", made.scenes, len(found))
-        _write_scene(made, drive)
+        _write_scene(made, drive, boxes)
     for writer in writers.values():
         writer.close()
     place: dict[str, Any] = {drive.name: drive.place_of_world for drive in found}
@@ -168,11 +169,10 @@ def export(
     progress("scenes", len(found), len(found))
 
 
-def _write_scene(made: _Export, drive: Drive) -> None:
+def _write_scene(made: _Export, drive: Drive, boxes: Boxes) -> None:
     kept = np.flatnonzero(drive.located)
     made.unplaced += len(drive) - len(kept)
     stamps, rig = drive.stamps[kept], drive.rig_to_world[kept] if made.world is None else drive.rig_in(made.world)[kept]
-    boxes = drive.read_boxes(kept.tolist())
     made.broken += boxes.broken
     scene, frames = np.zeros(1, SCENE), np.zeros(len(kept), FRAME)
     frames["timestamp"] = stamps
@@ -260,7 +260,7 @@ def _weigh_classes(labels: list[str | None], score: NDArray[np.float32], made: _
 # ---- losses --------------------------------------------------------------------------------------
 def _report_losses(report: LossReport, dataset: Dataset, made: _Export, source: str) -> None:
     """Fill the loss report. Columns without values are not in the dataset, and not in the report."""
-    agents, table = made.writers["agents"].length, dataset.annotations
+    agents, values = made.writers["agents"].length, count_values(dataset)
     report.add("sequences", "scenes", "name but 16 characters of the host", made.scenes)
     report.add("samples", "frames.timestamp", "number", made.writers["frames"].length)
     if made.unplaced:
@@ -268,9 +268,9 @@ def _report_losses(report: LossReport, dataset: Dataset, made: _Export, source: 
     report.add(f"poses ({source})", f"frames.ego_translation, ego_rotation; {PLACE}")
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("frames, scenes", ""))
     if "box3d" in dataset.annotation_columns:
-        others = "of rows without box3d" if table["box3d"].null_count() else ""
+        others = "of rows without box3d" if values["name"] > values["box3d"] else ""
         broken = f"; {made.broken} that are not finite" if made.broken else ""
-        dropped = table.height - table["box3d"].null_count() - made.broken - agents
+        dropped = values["box3d"] - made.broken - agents
         broken += f"; {dropped} of samples that are dropped" if dropped else ""
         homes["box3d"] = "agents.centroid, extent, yaw", f"height above ground, roll and pitch{broken}"
         homes["object_id"] = "agents.track_id", "the id: tracks are numbered"
@@ -278,8 +278,8 @@ def _report_losses(report: LossReport, dataset: Dataset, made: _Export, source: 
         homes["box3d_score"] = "agents.label_probabilities", "of those that are UNKNOWN" if made.unknown else ""
         still = f"0 of {made.still} agents that were seen once" if made.still else ""
         report.add("(estimated)", "agents.velocity", still, agents)
-    for name in dataset.annotation_columns:
-        report.add(name, *homes.get(name, ("", NO_HOME)), table.height - table[name].null_count())
+    for name, number in values.items():
+        report.add(name, *homes.get(name, ("", NO_HOME)), number)
     kinds = Counter(kind for sample in dataset.samples() for kind in dataset.members(sample.key))
     for kind, number in sorted(kinds.items()):
         report.add(kind, "", NO_HOME, number)

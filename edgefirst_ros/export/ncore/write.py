@@ -590,7 +590,7 @@ class _Sequence:
             self._tally[f"{member.kind} empty"] += 1
             return
         meta = {"frame": row.get("frame"), "timestamp_ns": at}
-        self._camera(member.kind, picture, row.get(f"{known.column}_size"), at // MICROSECOND, meta)
+        self._camera(member.kind, picture, row.get(known.size_column), at // MICROSECOND, meta)
         self._tally["bytes of NUL"] += len(member.data) - len(picture)
         self._tally[member.kind] += 1
 

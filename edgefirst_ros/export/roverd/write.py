@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import MAX_PIXELS, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
-from edgefirst_ros.export.drive import Drive, class_masks, describe_sources, drives
+from edgefirst_ros.export.drive import Drive, class_masks, count_values, describe_sources, drives
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.export.roverd.channels import (
     CUBE,
@@ -483,7 +483,6 @@ def _report_losses(
         report.add("pose_position, pose_orientation", POSE, "", entries["pose"])
     if frames is not None:
         report.add(", ".join(sorted(set(frames.columns) - homes)), "", NO_HOME)
-    table = dataset.annotations
-    for name in dataset.annotation_columns:
+    for name, number in count_values(dataset).items():
         masks = "but those of classes" if name == "mask" and entries[SEMANTIC] else NO_HOME
-        report.add(f"annotations: {name}", "", masks, table.height - table[name].null_count())
+        report.add(f"annotations: {name}", "", masks, number)
