@@ -347,7 +347,7 @@ def report(
     from edgefirst_ros.dataset.objects.location import ObjectPath
     from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
     from edgefirst_ros.fleet.state import Layout
-    from edgefirst_ros.report.run import Wanted, report_all
+    from edgefirst_ros.report.run import Pages, Wanted
 
     layout = Layout.of(place)
     failed = failed_recordings(layout, where)
@@ -367,7 +367,7 @@ def report(
     ]
     wanted += [Wanted(cast("Path", ObjectPath(uri)), uri, fetch=partial(_refuse, uri, why)) for uri, why in failed]
     with report_progress(context) as tell:
-        done = report_all(wanted, out, overwrite=overwrite, table_only=table_only, progress=tell)
+        done = Pages(overwrite=overwrite).write_all(wanted, out, table_only=table_only, progress=tell)
     done.note = f"{len(datasets)} of {counted(len(wanted), 'recording')} have a dataset"
     return done
 

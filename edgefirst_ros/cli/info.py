@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, load_settings, wants_json
-from edgefirst_ros.cli.output import Result, Said, explained, is_recording, progress
+from edgefirst_ros.cli.output import Result, Said, explained, progress
 from edgefirst_ros.errors import EdgeFirstError, Text, UsageError, counted, listed
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -46,7 +46,7 @@ def info(
     Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """
     from edgefirst_ros.dataset.objects.places import fetched, locate
-    from edgefirst_ros.sources.inputs import is_rosbag2
+    from edgefirst_ros.sources.inputs import is_recording
     from edgefirst_ros.streams import RECORDINGS
 
     settings, found = load_settings(context, config), list[Any]()
@@ -54,7 +54,7 @@ def info(
         there = place.in_place  # of a dataset in a bucket directory and tables are enough
         with nullcontext([there]) if there is not None else fetched([place]) as (one,):
             plain = not place.objects or there is None
-            if plain and (one.suffix in RECORDINGS or is_recording(one) or is_rosbag2(one)):
+            if plain and (one.suffix in RECORDINGS or is_recording(one)):
                 facts = recording_facts(one, settings, check_time=check_time, quiet=wants_json(context))
                 found.append(facts if wants_json(context) else recording_text(facts))
             elif check_time:

@@ -183,7 +183,6 @@ def _bar() -> Iterator[Report]:
         yield report
 
 
-MAGIC = b"\x89MCAP"
 MOST = 5
 
 
@@ -201,19 +200,12 @@ def explained(*paths: Path) -> Iterator[None]:
 
 def instead(path: Path) -> str:
     """Describe a path that is not a dataset, and what to do; empty for an unknown kind of path."""
+    from edgefirst_ros.sources.inputs import is_recording
+
     if is_recording(path):
         return f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
     found = listed(_datasets(path), MOST)
     return f"{path} is a folder with datasets in it; name one of them: {found}" if found else ""
-
-
-def is_recording(path: Path) -> bool:
-    """True if the file begins with the MCAP magic; False if it cannot be read."""
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as file:
-                return file.read(len(MAGIC)) == MAGIC
-    return False
 
 
 def _datasets(folder: Path) -> list[Path]:

@@ -9,16 +9,15 @@ import os
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from edgefirst_ros.dataset.objects.location import Location, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.places import read_list, split_glob
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import UsageError, counted
-from edgefirst_ros.sources.inputs import METADATA, SUFFIXES
+from edgefirst_ros.sources.inputs import METADATA, SUFFIXES, is_recording
 from edgefirst_ros.streams import RECORDINGS
 
-MAGIC = b"\x89MCAP"
 LISTED, DIGITS = 5, 32
 
 
@@ -55,21 +54,14 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[List
     """
     found: dict[str, ListedRecording] = {}
     for text in given:
-        for one in read_list(text) if _is_list(text) else [text]:
+        listed = not (is_remote(text) or text.endswith(METADATA)) and os.path.isfile(text)
+        for one in read_list(text) if listed and not is_recording(Path(text)) else [text]:
             for source in _sources(one, note):
                 if source.uri != source.uri.encode("utf-8", "replace").decode():
                     note(f"{source.uri!a}: left out: its name is not UTF-8")
                     continue
                 found[source.uri] = source
     return [found[uri] for uri in sorted(found)]
-
-
-def _is_list(text: str) -> bool:
-    """True if it is a file that does not begin as a recording, nor is called as one or as a part of one."""
-    if is_remote(text) or not os.path.isfile(text) or text.endswith((*RECORDINGS, METADATA)):
-        return False
-    with open(text, "rb") as file:
-        return file.read(len(MAGIC)) != MAGIC
 
 
 def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording]:

@@ -32,13 +32,13 @@ from edgefirst_ros.report import figures
 from edgefirst_ros.report.figures import Figure
 from edgefirst_ros.report.look import Track, Unreadable, alignment, boxes, exposure, labels, lidar, radar, tracks
 from edgefirst_ros.report.sheet import Shown, sheet
-from edgefirst_ros.report.subject import ReportSubject, Told
+from edgefirst_ros.report.subject import ReportSubject, Tables
 
 MOST_NAMED = 4
 """Checks that the sentence of the verdict names, of each level."""
 
 
-def quick(subject: Told) -> dict[str, Any]:
+def quick(subject: ReportSubject | Tables) -> dict[str, Any]:
     """Return the facts in the tables, without reading members: a line of the table over several."""
     summary = subject.summary
     checks = summary.checks
@@ -206,7 +206,7 @@ def _pace(pace: Regularity, *, several: bool) -> dict[str, Any]:
     }
 
 
-def _start(subject: Told) -> str | None:
+def _start(subject: ReportSubject | Tables) -> str | None:
     if not len(subject.timeline):
         return None
     first = int(subject.timeline.stamps.min()) // 10**9  # of 64 bits in ns: of the years 1677 to 2262

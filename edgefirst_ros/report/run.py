@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError,
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.page import page, table
 from edgefirst_ros.report.subject import check_container, tables_of
-from edgefirst_ros.sources.inputs import RecordingInput, is_rosbag2, recordings_of
+from edgefirst_ros.sources.inputs import RecordingInput, is_recording, is_rosbag2, recordings_of
 from edgefirst_ros.streams import RECORDINGS
 
 if TYPE_CHECKING:
@@ -73,13 +73,14 @@ class Reported:
 
 
 @dataclass(frozen=True)
-class _Pages:
+class Pages:
     """Writer of pages, with their common options."""
 
-    samples: int
-    assume_forward: bool
-    check_time: bool
-    settings: Settings
+    samples: int = SAMPLES
+    assume_forward: bool = False
+    check_time: bool = False
+    settings: Settings = field(default_factory=Settings)
+    overwrite: bool = False
 
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
         """Write a page; returns its facts."""
@@ -89,6 +90,35 @@ class _Pages:
             found = gather(subject, self.samples)
             write(place, page(found, title, assumed=self.assume_forward, back=back))
             return found.facts
+
+    def write_all(
+        self,
+        wanted: Sequence[Wanted],
+        main: Path,
+        *,
+        title: str | None = None,
+        table_only: bool = False,
+        progress: Progress = quiet,
+    ) -> Reported:
+        """Write the table over several to `main`, and the pages beside it."""
+        need("report", "report", "jinja2", "plotly")
+        check_path(main)
+        places = [] if table_only else beside_table(main, [one.name for one in wanted])
+        for place in (main, *places):
+            refuse(place, overwrite=self.overwrite)
+        found: list[dict[str, Any]] = []
+        for number, one in enumerate(wanted):
+            progress("reporting", number, len(wanted))
+            try:
+                if table_only:
+                    found.append(self.row(one))
+                else:
+                    facts = self.write(one, places[number], one.name, main.name, quiet)
+                    found.append({**facts, "page": places[number].name})
+            except EdgeFirstError as error:
+                found.append({"name": one.name, "path": str(one.path), "error": str(error).partition("\n")[0]})
+        write(main, table(found, title or "Drives"))
+        return Reported([main.parent / one["page"] for one in found if "page" in one], main, found)
 
     def row(self, one: Wanted) -> dict[str, Any]:
         """Return what only the table says of one."""
@@ -169,70 +199,17 @@ def report(
         if len(paths) > 1:
             raise UsageError("several PATHs: -o X.html names the table over them; the pages are beside it")
         out = Path(paths[0]) / TABLE
+    pages = Pages(samples, assume_forward, check_time, settings, overwrite)
+    if samples < 0:
+        raise UsageError(f"--samples: expected a number from 0 on, got {samples}")
     if several and out is not None:
-        return report_all(
-            wanted,
-            Path(out),
-            samples=samples,
-            title=title,
-            overwrite=overwrite,
-            assume_forward=assume_forward,
-            check_time=check_time,
-            table_only=table_only,
-            settings=settings,
-            progress=progress,
-        )
+        return pages.write_all(wanted, Path(out), title=title, table_only=table_only, progress=progress)
     if table_only:
         raise UsageError("--table-only: needs several PATHs, or a folder")
     place = Path(out) if out is not None else wanted[0].page
     check_path(place)
     refuse(place, overwrite=overwrite)
-    pages = _Pages(_checked(samples), assume_forward, check_time, settings)
     return Reported([place], None, [pages.write(wanted[0], place, title or wanted[0].name, None, progress)])
-
-
-def report_all(
-    wanted: Sequence[Wanted],
-    main: Path,
-    *,
-    samples: int = SAMPLES,
-    title: str | None = None,
-    overwrite: bool = False,
-    assume_forward: bool = False,
-    check_time: bool = False,
-    table_only: bool = False,
-    settings: Settings | None = None,
-    progress: Progress = quiet,
-) -> Reported:
-    """Write the table over several to `main`, and the pages beside it; as `report`."""
-    need("report", "report", "jinja2", "plotly")
-    check_path(main)
-    places = [] if table_only else beside_table(main, [one.name for one in wanted])
-    for place in (main, *places):
-        refuse(place, overwrite=overwrite)
-    pages = _Pages(_checked(samples), assume_forward, check_time, settings or Settings())
-    found: list[dict[str, Any]] = []
-    for number, one in enumerate(wanted):
-        progress("reporting", number, len(wanted))
-        try:
-            if table_only:
-                found.append(pages.row(one))
-            else:
-                facts = pages.write(one, places[number], one.name, main.name, quiet)
-                found.append({**facts, "page": places[number].name})
-        except EdgeFirstError as error:
-            found.append({"name": one.name, "path": str(one.path), "error": str(error).partition("\n")[0]})
-    write(main, table(found, title or "Drives"))
-    return Reported([main.parent / one["page"] for one in found if "page" in one], main, found)
-
-
-def _checked(samples: int) -> int:
-    if samples < 0:
-        raise UsageError(f"--samples: expected a number from 0 on, got {samples}")
-    return samples
-
-
-MAGIC = b"\x89MCAP"
 
 
 @dataclass(frozen=True)
@@ -296,19 +273,6 @@ def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:
     for name in Settings.model_fields:
         if name != "limits" and getattr(settings, name) != getattr(usual, name):
             raise UsageError(f"{name} is for recordings; {wanted[0].path} is a dataset, of which all samples are shown")
-
-
-def is_recording(path: Path) -> bool:
-    """True if it is a rosbag2 folder, or a file that begins as MCAP does or says so by its name."""
-    with suppress(OSError):
-        if is_rosbag2(path):
-            return True
-        if os.path.isfile(path):
-            if path.suffix in RECORDINGS:  # also one without permission to read: opening it as a recording reports that
-                return True
-            with path.open("rb") as file:
-                return file.read(len(MAGIC)) == MAGIC
-    return False
 
 
 def _recordings(path: Path) -> list[Wanted]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -166,38 +166,6 @@ class ReportSubject:
             by_sequence.setdefault(place.sample.name, []).append(place)
         shares = {key: max(1, most * len(its) // len(found)) for key, its in by_sequence.items()}
         return [its[n] for key, its in by_sequence.items() for n in spread(len(its), shares[key])]
-
-
-class Told(Protocol):
-    """Facts of a dataset or recording for a row of the table."""
-
-    name: str
-    path: Path
-    notes: list[str]
-
-    @property
-    def kind(self) -> str:
-        """`dataset` or `recording`."""
-
-    @property
-    def timeline(self) -> Timeline:
-        """Its times."""
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """File metadata, of the frames table at least."""
-
-    @property
-    def summary(self) -> DatasetSummary:
-        """Counts and verdicts from the tables, by sequence."""
-
-    @property
-    def samples(self) -> int:
-        """Number of samples."""
-
-    @property
-    def messages(self) -> Mapping[str, int]:
-        """{topic: number of messages} of a recording; empty for a dataset."""
 
 
 @dataclass

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from edgefirst_ros.sources.source import Recording
 from edgefirst_ros.streams import RECORDINGS
 
 METADATA = "metadata.yaml"
+MAGIC = b"\x89MCAP"
 BAG = "rosbag2_bagfile_information"
 LONGEST_METADATA = 1 << 22
 """Bytes of the metadata of a rosbag2 folder: every topic has its offered QoS profiles in it."""
@@ -40,6 +42,19 @@ def open_files(
     from edgefirst_ros.sources.bags import BagRecording
 
     return BagRecording(path, limits, hashed=hashed, more=more)
+
+
+def is_recording(path: Path) -> bool:
+    """True if it is a rosbag2 folder, or a file that begins as MCAP does or says so by its name."""
+    with suppress(OSError):
+        if is_rosbag2(path):
+            return True
+        if os.path.isfile(path):
+            if path.suffix in RECORDINGS:  # also one without permission to read: opening it as a recording reports that
+                return True
+            with path.open("rb") as file:
+                return file.read(len(MAGIC)) == MAGIC
+    return False
 
 
 class RecordingInput(NamedTuple):
