@@ -109,13 +109,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        say(f"edgefirst-ros {__version__}")
+        version()
         raise typer.Exit
-
-
-def _traceback(wanted: bool) -> None:
-    if wanted:
-        os.environ[TRACEBACK] = "1"
 
 
 def version() -> None:
@@ -128,6 +123,8 @@ def options(
     show_version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    traceback: Annotated[bool, typer.Option("--traceback", callback=_traceback, is_eager=True, hidden=True)] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", hidden=True)] = False,
 ) -> None:
     """Turn drives recorded with the Maivin into EdgeFirst datasets."""
+    if traceback:
+        os.environ[TRACEBACK] = "1"

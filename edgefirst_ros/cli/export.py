@@ -79,23 +79,9 @@ def export(
     limits = limits_of(context)
     labels = None if label_map is None else _labels(label_map)
     refuse_buckets("export", [out], "export to a folder, or use fleet export")
+    options = {name: context.params[name] for name in context.params.keys() - {"dataset", "to", "out", "label_map"}}
     with explained(dataset), report_progress(context) as tell:
-        return run(
-            Dataset(one_place(dataset), limits=limits),
-            to,
-            out,
-            labels=labels,
-            keyframe_rate=keyframe_rate,
-            scene_seconds=scene_seconds,
-            undistort=undistort,
-            store=store,
-            pictures=pictures,
-            by_group=by_group,
-            segment=segment,
-            single_group=single_group,
-            unlooked=unlooked,
-            progress=tell,
-        )
+        return run(Dataset(one_place(dataset), limits=limits), to, out, labels=labels, progress=tell, **options)
 
 
 def _labels(given: list[str]) -> dict[str, str]:

@@ -27,14 +27,13 @@ NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the captur
 
 def as_ros_arguments(
     arguments: Sequence[str],
-    texts: Mapping[str, str],
     given: Callable[[list[str]], Mapping[str, str | list[str]]],
     lists: Container[str] = (),
 ) -> list[str]:
     """Return plain arguments as ROS arguments: those before --ros-args become parameters after it.
 
-    --NAME VALUE is the parameter NAME, --NAME without a value true; `texts`: other names for parameters that are text;
-    `lists`: parameters that may be given with commas. `given` makes parameters of positional ones. Raises UsageError.
+    --NAME VALUE is the parameter NAME, --NAME without a value true; `lists`: parameters that may be given with commas.
+    `given` makes parameters of positional ones. Raises UsageError.
     """
     at = arguments.index("--ros-args") if "--ros-args" in arguments else len(arguments)
     plain, rest, positional, found = list(arguments[:at]), list(arguments[at:]), list[str](), dict[str, str]()
@@ -44,13 +43,13 @@ def as_ros_arguments(
             positional.append(one)
             continue
         name, equals, value = one.partition("=")
-        known = texts.get(name, name.removeprefix("--").replace("-", "_") if name.startswith("--") else "")
-        if not known:
+        known = name.removeprefix("--").replace("-", "_")
+        if not name.startswith("--"):
             raise UsageError(f"unknown option {name}; expected REC, --NAME VALUE, or parameters after --ros-args")
         if not equals:
-            value = plain.pop(0) if plain and (name in texts or not plain[0].startswith("--")) else "true"
+            value = plain.pop(0) if plain and not plain[0].startswith("--") else "true"
         made: str | list[str] = value.split(",") if known in lists and not value.startswith("[") else value
-        found[known] = value if made is value and name not in texts else json.dumps(made, ensure_ascii=False)
+        found[known] = value if made is value else json.dumps(made, ensure_ascii=False)
     if positional:
         found = {key: json.dumps(value, ensure_ascii=False) for key, value in given(positional).items()} | found
     if not found:

@@ -34,7 +34,7 @@ def play(
     """
     if endpoint is None:
         plain = [*(["--rate", f"{rate!r}"] if rate is not None else []), *(["--loop=true"] if loop else [])]
-        run_node("player", as_ros_arguments([*plain, *(arguments or ())], {}, _recording))
+        run_node("player", as_ros_arguments([*plain, *(arguments or ())], _recording))
         return
     if len(arguments or ()) != 1:
         given = " ".join(arguments or ()) or "none"

@@ -39,5 +39,5 @@ def replay(
     texts |= {key: text for key, text in (("out", out), ("name", name)) if text}
     texts |= {key: "true" for key, wanted in (("join", join), ("overwrite", overwrite)) if wanted}
     lists = [key for key, field in setting_fields(Settings).items() if field.type is list]
-    rest = as_ros_arguments(arguments or [], {}, lambda recordings: {"recordings": recordings}, lists)
+    rest = as_ros_arguments(arguments or [], lambda recordings: {"recordings": recordings}, lists)
     run_node("replay", [*rest, *as_parameters(texts)])  # of parameters the last one counts

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store, remove_partials
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.fleet.catalogue import BATCH, Catalogue, current, write_catalogue
-from edgefirst_ros.fleet.engine import Driver, Engine, Result, Task
+from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.sources import ListedRecording, find_sources
 from edgefirst_ros.fleet.state import KEPT, USABLE, Layout, digest, fleet_settings, settings_hash
 from edgefirst_ros.fleet.work import Job, work, write_state
@@ -155,7 +155,10 @@ class Conversion:
         if (rule := GroupRule.of(self.settings)) is not None:
             rule.check({*self.plan.names.values(), *self._states.choose(None, "name")["name"]})
         self.tally = FleetProgress(len(self.sources), Counter(self.plan.done.values()), len(self.plan.done))
-        self._list_known()
+        uris = [uri for uri, verdict in self.plan.done.items() if verdict != "ok"][:LISTED]
+        rows = self._states.rows.filter((pl.col("settings") == self.hash) & pl.col("source").is_in(uris))
+        for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").collect().iter_rows():
+            self._list(source, verdict, loss or error or "")
 
     @property
     def exit_code(self) -> int:
@@ -196,8 +199,8 @@ class Conversion:
 
         driver = Driver(engine, tick=tick)
         try:
-            for result in driver.run(self._tasks()):
-                self._settle(result)
+            for task, record in driver.run(self._tasks()):
+                self._settle(task.arguments, record)
         finally:
             missing = self.tally.total - sum(self.tally.verdicts.values())
             if missing:
@@ -242,10 +245,9 @@ class Conversion:
                 parts=tuple((part.key, part.size, part.etag) for part in source.parts),
                 scratch=self._scratch,
             )
-            yield Task(work, asdict(job), memory_of(source))
+            yield Task(work, asdict(job), BASE_MEMORY + int(MEMORY_SHARE * source.size))
 
-    def _settle(self, result: Result) -> None:
-        record, arguments = result.record, result.task.arguments
+    def _settle(self, arguments: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         verdict: Any = record["verdict"]
         if verdict == "refused":
             raise EdgeFirstError(
@@ -253,29 +255,16 @@ class Conversion:
                 "install the same version on all"
             )
         if verdict in ("crashed", "storage"):  # the worker could not write it
-            self._try_to_write(Job(**arguments), verdict, record["error"])
+            job = Job(**arguments)
+            try:
+                write_state(self.layout, job.state(verdict, error=record["error"]))
+            except ObjectStoreError as refused:
+                self._note(f"{job.source}: its state could not be written: {refused}")
         self.tally.now += 1
         self.tally.bytes += arguments["size"]
         self.tally.verdicts[verdict] += 1
         self._list(arguments["source"], verdict, record["error"] or "")
 
-    def _try_to_write(self, job: Job, verdict: Any, error: str | None) -> None:
-        try:
-            write_state(self.layout, job.state(verdict, error=error))
-        except ObjectStoreError as refused:
-            self._note(f"{job.source}: its state could not be written: {refused}")
-
     def _list(self, source: str, verdict: str, why: str) -> None:
         if verdict != "ok" and len(self.tally.failures) < LISTED:
             self.tally.failures.append((source, verdict, why))
-
-    def _list_known(self) -> None:
-        uris = [uri for uri, verdict in self.plan.done.items() if verdict != "ok"][:LISTED]
-        rows = self._states.rows.filter((pl.col("settings") == self.hash) & pl.col("source").is_in(uris))
-        for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").collect().iter_rows():
-            self._list(source, verdict, loss or error or "")
-
-
-def memory_of(source: ListedRecording) -> int:
-    """Return the bytes of memory that the conversion of a recording may take."""
-    return BASE_MEMORY + int(MEMORY_SHARE * source.size)

@@ -77,7 +77,10 @@ class DaskEngine:
         self._counted = float("-inf"), (0, 0)
         self._seen = time.monotonic()
         """Last time with a worker."""
-        self._memory = self._least_memory()
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        given = [int(worker.get("resources", {}).get(MEMORY, 0)) for worker in workers]
+        self._memory = min(filter(None, given), default=0)
+        """Least memory resource of the workers, bytes; 0 without any."""
 
     @property
     def threads(self) -> int:
@@ -166,12 +169,6 @@ class DaskEngine:
                 "they need the same edgefirst-ros[fleet] as this machine"
             ) from error
 
-    def _least_memory(self) -> int:
-        """Return the least memory resource of the workers, bytes; 0 without any."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        given = [int(worker.get("resources", {}).get(MEMORY, 0)) for worker in workers]
-        return min(filter(None, given), default=0)
-
 
 def _told(function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[str, Any], key: str) -> dict[str, Any]:
     """Do a task in a worker, and send its record as an event: fetching results takes a third of the cost of a task.
@@ -214,7 +211,8 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         with _client(library.Client, cluster) as client:
             yield from _opened(client, local=False)
         return
-    number, memory = _shares(workers, int(MEMORY_LIMIT))
+    number = workers or max(1, min(processors(), int(MEMORY_LIMIT) // LEAST_MEMORY))  # by the container's quotas
+    memory = int(MEMORY_LIMIT) // number
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS - 1,
         "distributed.worker.daemon": True,
@@ -300,9 +298,3 @@ def _client(make: Any, cluster: str) -> Any:
         raise EdgeFirstError(
             f"--cluster {cluster}: no scheduler answers there: {' '.join(str(error).split())}"
         ) from None
-
-
-def _shares(workers: int | None, total: int) -> tuple[int, int]:
-    """Workers of a local cluster and the memory of each, bytes: by the quotas of the container."""
-    number = workers or max(1, min(processors(), total // LEAST_MEMORY))
-    return number, total // number

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -86,9 +87,7 @@ def failed_recordings(layout: Layout, where: str | None) -> list[tuple[str, str]
 
 def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
     """Return them. Raises UsageError where they were made with several settings: names come twice then."""
-    kinds: dict[str, int] = {}
-    for dataset in datasets:
-        kinds[dataset.settings] = kinds.get(dataset.settings, 0) + 1
+    kinds = Counter(dataset.settings for dataset in datasets)
     if len(kinds) > 1:
         listed = ", ".join(f"{settings} ({number})" for settings, number in sorted(kinds.items())[:LISTED])
         raise UsageError(
@@ -167,8 +166,14 @@ def merge_fleet(
     name = check_name(name) if name is not None else safe_name(place.name or "merged")
     parts = shards(datasets, shard_bytes)
     names = [f"{name}-{number:03}" for number in range(len(parts))] if shard_bytes is not None else [name]
-    _refuse_existing(place, names, overwrite=overwrite)
-    _allow_files()
+    store = open_store(place)
+    for own in names if not overwrite else ():
+        for file in dataset_files(DatasetPaths(Path("/"), own)):
+            if store.stat((place / file.name).key) is not None:
+                raise DatasetError(f"{place / file.name} exists; use --overwrite to replace it")
+    with suppress(OSError, ValueError):  # every dataset of a merge is open
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     made = []
     for part, own in zip(parts, names, strict=True):
         with ExitStack() as stack:
@@ -182,21 +187,6 @@ def merge_fleet(
                 upload_dataset(merged.paths, place, overwrite=overwrite, progress=progress)
         made.append((place / f"{own}.zip", merged))
     return made
-
-
-def _refuse_existing(place: Location, names: Sequence[str], *, overwrite: bool) -> None:
-    store = open_store(place)
-    for name in names if not overwrite else ():
-        for file in dataset_files(DatasetPaths(Path("/"), name)):
-            if store.stat((place / file.name).key) is not None:
-                raise DatasetError(f"{place / file.name} exists; use --overwrite to replace it")
-
-
-def _allow_files() -> None:
-    """Let as many files be open as may be: every dataset of a merge is."""
-    with suppress(OSError, ValueError):
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 MEMORY = 1 << 30
@@ -237,15 +227,15 @@ def for_each(
         for dataset in datasets
     )
     driver = Driver(engine, tick=lambda: report(done, len(datasets)))
-    for result in driver.run(tasks):
+    for task, record in driver.run(tasks):
         done += 1
-        if result.record["verdict"] == "refused":
+        if record["verdict"] == "refused":
             raise EdgeFirstError(
-                f"a worker has edgefirst_ros {result.record['software']}, this is {__version__}: "
+                f"a worker has edgefirst_ros {record['software']}, this is {__version__}: "
                 "install the same version on all"
             )
-        why = result.record.get("why") or result.record.get("error") or ""
-        yield {"name": result.task.arguments["dataset"]["name"], "why": why, **result.record}
+        why = record.get("why") or record.get("error") or ""
+        yield {"name": task.arguments["dataset"]["name"], "why": why, **record}
 
 
 def export_together(
@@ -297,7 +287,7 @@ def _guarded(plain: dict[str, Any], work: Callable[[dict[str, Any], Path], dict[
 
 
 def _validated(plain: dict[str, Any], path: Path) -> dict[str, Any]:
-    report = json.loads(validate(path, strict=plain["strict"]).to_json())
+    report = validate(path, strict=plain["strict"]).plain()
     told = [f"{finding['rule']} {finding['message']}" for finding in report["findings"]]
     return {"verdict": "ok" if report["ok"] else "invalid", "why": "; ".join(told[:FINDINGS]), "findings": len(told)}
 

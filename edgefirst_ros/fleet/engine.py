@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 TICK = 1.0
 """Longest time between two checks, s."""
@@ -32,8 +32,7 @@ class Task:
     """Memory that it may take, bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """Outcome of a task."""
 
     task: Task
@@ -102,18 +101,15 @@ class Driver:
             self._fill(waiting)
             if not self.running and not self._later and not self._suspects:
                 return
-            for task, outcome in self._engine.completed(self._timeout()):
+            wait = TICK
+            if self._later and not self._apart and self.running < window(self._engine.threads):
+                wait = min(TICK, max(0.0, self._later[0][0] - self._clock()))  # until a retry is due
+            for task, outcome in self._engine.completed(wait):
                 self.running -= 1
                 result = self._settle(task, outcome, *self._under_way.pop(id(task)))
                 if result is not None:
                     yield result
             self._tick()
-
-    def _timeout(self) -> float:
-        """Return how long to wait for running tasks, s: until a retry is due, if a task can start."""
-        if not self._later or self._apart or self.running >= window(self._engine.threads):
-            return TICK
-        return min(TICK, max(0.0, self._later[0][0] - self._clock()))
 
     def _fill(self, waiting: Iterator[Task]) -> None:
         most = window(self._engine.threads)

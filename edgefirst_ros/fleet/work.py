@@ -48,7 +48,7 @@ class Scratch:
         """Sweep what dead processes left in `root`, and make a folder there. Raises StorageError."""
         try:
             root.mkdir(parents=True, exist_ok=True)
-            _sweep(root)
+            sweep(root)
             while (made := _locked_folder(root)) is None:
                 pass
             self._folder, self._lock = made
@@ -96,14 +96,9 @@ def scratch_of(root: str | None) -> Scratch:
         return _here[key]
 
 
-def sweep(root: str | None) -> None:
-    """Remove what workers left that were ended in the middle, on this machine; that of living ones stays."""
-    _sweep(Path(root or tempfile.gettempdir()))
-
-
-def _sweep(root: Path) -> None:
-    """Remove the folders of processes that are no more; what cannot be accessed or removed stays."""
-    for folder in root.glob(f"{PREFIX}*"):
+def sweep(root: str | Path | None) -> None:
+    """Remove the folders of workers of this machine that were ended; those that cannot be removed stay."""
+    for folder in Path(root or tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -243,7 +238,9 @@ def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
     loss = _loss(outcome, sources)
     verdict: Verdict = "ok" if loss is None else "loss"
     counts = outcome.counts.plain()
-    return job.state(verdict, sha256=_sha256(sources), members=members, counts=counts, loss=loss, **known)
+    digests = [source["sha256"] for source in sources]  # of several files the digest of theirs as hex digits
+    sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return job.state(verdict, sha256=sha256, members=members, counts=counts, loss=loss, **known)
 
 
 def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
@@ -293,12 +290,6 @@ def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, 
         stored = store.put((place / path.name).key, path, scratch=True)
         found.append(MemberFile(key=layout.relative(stored.key), bytes=stored.size, etag=stored.etag))
     return tuple(found)
-
-
-def _sha256(sources: Sequence[Mapping[str, Any]]) -> str:
-    """SHA-256 of the file; of several that of their digests as hex digits, one after the other."""
-    digests = [source["sha256"] for source in sources]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _loss(outcome: Outcome, sources: Sequence[Mapping[str, Any]]) -> str | None:

@@ -276,7 +276,7 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
                     figures.bars(
                         "labels",
                         "Annotations by label",
-                        _said(said["labels"]),
+                        f"Bars of the annotations of {len(said['labels'])} labels",
                         {one.name: one.labels for one in subject.summary.sequences},
                         "annotations",
                     ),
@@ -296,10 +296,6 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
 
 def _some(found: Iterable[Figure | None]) -> list[Figure]:
     return [one for one in found if one is not None]
-
-
-def _said(counted: dict[str, int]) -> str:
-    return f"Bars of the annotations of {len(counted)} labels"
 
 
 STRETCH = 1.0

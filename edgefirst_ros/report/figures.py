@@ -75,9 +75,22 @@ def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str,
     }
 
 
-def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
-    """Titles of the axes."""
-    return {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}, **more}
+def bar(x: ArrayLike, y: ArrayLike, number: int, digits: int = 2, **more: Any) -> dict[str, Any]:
+    """Return vertical bars."""
+    marker = {"color": COLOURS[number % len(COLOURS)]}
+    return {"type": "bar", "x": rounded(x, digits), "y": rounded(y, digits), "marker": marker, **more}
+
+
+def heatmap(z: Any, x: ArrayLike, y: Any, scale: Sequence[Sequence[Any]], unit: str, **more: Any) -> dict[str, Any]:
+    """Return a map; `y` may be names."""
+    bar = {"title": {"text": unit}, "thickness": 10}
+    return {"type": "heatmap", "z": z, "x": rounded(x, 3), "y": y, "colorscale": scale, "colorbar": bar} | more
+
+
+def axes(x: str, y: str, span: list[float] | None = None, **more: Any) -> dict[str, Any]:
+    """Return the titles of the axes, and the range `span` of the upright one."""
+    upright = {"title": {"text": y}} | ({} if span is None else {"range": span})
+    return {"xaxis": {"title": {"text": x}}, "yaxis": upright, **more}
 
 
 def is_thinned(series: list[Floats]) -> list[str]:
@@ -128,19 +141,18 @@ def rates(subject: ReportSubject) -> Figure | None:
         "Messages over time" if subject.recorded is not None else "Messages that samples use, over time",
         f"Map of how many messages of {len(names)} topics came over {end - start:.1f} s; holes are gaps",
         [
-            {
-                "type": "heatmap",
-                "x": rounded(middles, 3),
-                "y": [text(name) for name in names],
-                "z": cells,
-                "zmin": 0,
-                "zmax": 200,
-                "colorscale": RATE,
-                "colorbar": {"title": {"text": "% of usual"}, "thickness": 10, "tickvals": [0, 50, 100, 200]},
-                "ygap": 3,
-                "hoverongaps": False,
-                "hovertemplate": "%{y}<br>%{x:.2f} s: %{z} %<extra></extra>",
-            }
+            heatmap(
+                cells,
+                middles,
+                [text(name) for name in names],
+                RATE,
+                "% of usual",
+                zmin=0,
+                zmax=200,
+                ygap=3,
+                hoverongaps=False,
+                hovertemplate="%{y}<br>%{x:.2f} s: %{z} %<extra></extra>",
+            )
         ],
         axes(DRIVE, "", margin={"l": 10}),
         height=max(160, 90 + 26 * len(names)),
@@ -186,15 +198,12 @@ def intervals(subject: ReportSubject) -> Figure | None:
     if not blocks:
         return None
     x, y = with_breaks([one[1:] for one in blocks], [np.diff(one) * 1e3 for one in blocks])
-    found = axes(DRIVE, "interval, ms")
-    if (span := least_span(y, LEAST_INTERVAL_SPAN)) is not None:
-        found["yaxis"]["range"] = span
     return Figure(
         "intervals",
         "Intervals between samples",
         f"Line of the intervals between samples, {np.nanmin(y):.1f} to {np.nanmax(y):.1f} ms",
         [line(x, y, "samples", 0)],
-        found,
+        axes(DRIVE, "interval, ms", least_span(y, LEAST_INTERVAL_SPAN)),
         height=200,
         notes=is_thinned([x]),
     )
@@ -213,16 +222,13 @@ def delays(subject: ReportSubject) -> Figure | None:
             lengths.append(one.times[known])
     if not data:
         return None
-    found = axes(DRIVE, "delay, ms")
     every = np.array([value for one in data for value in one["y"] if value is not None])
-    if (span := least_span(every, LEAST_INTERVAL_SPAN)) is not None:
-        found["yaxis"]["range"] = span
     return Figure(
         "delays",
         "From the stamp to the recorder",
         f"Lines of the delay of {len(data)} topics over the drive",
         data,
-        found,
+        axes(DRIVE, "delay, ms", least_span(every, LEAST_INTERVAL_SPAN)),
         height=280,
         notes=is_thinned(lengths),
     )
@@ -248,21 +254,12 @@ def skew_lines(subject: ReportSubject, tolerances: dict[str, float]) -> list[Fig
         worst = max(worst, float(np.abs(own).max()))
         limit = max(tolerances.get(name, 100.0), float(np.abs(own).max()), 0.5)
         counted, edges = np.histogram(own, 61, (-limit, limit))
-        bars.append(
-            {
-                "type": "bar",
-                "x": rounded((edges[:-1] + edges[1:]) / 2, 3),
-                "y": rounded(100 * counted / len(own), 2),
-                "name": text(name),
-                "marker": {"color": COLOURS[number % len(COLOURS)]},
-                "opacity": 0.6,
-            }
-        )
+        middles = (edges[:-1] + edges[1:]) / 2
+        bars.append(bar(middles, 100 * counted / len(own), number, 3, name=text(name), opacity=0.6))
     allowed = max(tolerances.values(), default=100.0)
     edge = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
     shapes = [{**edge, "y0": side * allowed, "y1": side * allowed} for side in (-1, 1)]
-    over = axes(DRIVE, "skew, ms", shapes=shapes)
-    over["yaxis"]["range"] = [-1.15 * max(allowed, worst), 1.15 * max(allowed, worst)]
+    over = axes(DRIVE, "skew, ms", [-1.15 * max(allowed, worst), 1.15 * max(allowed, worst)], shapes=shapes)
     said = (
         f"Skew of {', '.join(sensors)} against samples; the largest is {worst:.1f} ms, {allowed:.0f} ms are tolerated"
     )
@@ -334,8 +331,6 @@ def brightness(looks: Mapping[str, Exposure]) -> Figure | None:
          "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
         for y in (DARK, GLARING)
     ]  # fmt: skip
-    found = axes(DRIVE, "mean luma", shapes=shapes)
-    found["yaxis"]["range"] = [0, 255]
     data = []
     for number, (camera, look) in enumerate(looks.items()):
         data.append(line(look.seconds, look.luma, camera if len(looks) > 1 else "luma", number))
@@ -345,7 +340,7 @@ def brightness(looks: Mapping[str, Exposure]) -> Figure | None:
         "Brightness of pictures",
         f"Line of the mean luma of {len(every)} pictures, {every.min():.0f} to {every.max():.0f} of 255",
         data,
-        found,
+        axes(DRIVE, "mean luma", [0, 255], shapes=shapes),
         height=220,
     )
 
@@ -413,14 +408,13 @@ def box_places(boxes: Floats) -> list[Figure]:
             "Places of boxes in the picture",
             f"Map of the middles of {len(boxes)} boxes over the picture",
             [
-                {
-                    "type": "heatmap",
-                    "z": box_cells(boxes).astype(int).tolist(),
-                    "x": rounded((np.arange(COLUMNS) + 0.5) / COLUMNS, 4),
-                    "y": rounded((np.arange(ROWS) + 0.5) / ROWS, 4),
-                    "colorscale": VIRIDIS,
-                    "colorbar": {"title": {"text": "boxes"}, "thickness": 10},
-                }
+                heatmap(
+                    box_cells(boxes).astype(int).tolist(),
+                    (np.arange(COLUMNS) + 0.5) / COLUMNS,
+                    rounded((np.arange(ROWS) + 0.5) / ROWS, 3),
+                    VIRIDIS,
+                    "boxes",
+                )
             ],
             {
                 "xaxis": {"title": {"text": "part of the width"}, "range": [0, 1]},
@@ -431,14 +425,7 @@ def box_places(boxes: Floats) -> list[Figure]:
             "box-sizes",
             "Sizes of boxes",
             f"Histogram of the sizes of {len(boxes)} boxes",
-            [
-                {
-                    "type": "bar",
-                    "x": rounded((edges[:-1] + edges[1:]) / 2, 2),
-                    "y": heights.tolist(),
-                    "marker": {"color": COLOURS[0]},
-                }
-            ],
+            [bar((edges[:-1] + edges[1:]) / 2, heights, 0)],
             axes("root of the area, % of the picture's", "boxes", bargap=0.05),
         ),
     ]
@@ -494,7 +481,7 @@ def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
                 f"range-time{key}",
                 f"Radar cube: range over time{of}",
                 f"Map of the largest magnitude by range over {len(look.seconds)} cubes{of}; things that move are lines",
-                [_map(look.by_range[rows], look.seconds, rows * (look.metres or 1), "dB")],
+                [_map(look.by_range[rows], look.seconds, rows * (look.metres or 1))],
                 axes(f"{DRIVE}{of}" if several else DRIVE, across),
                 height=300,
                 notes=[] if look.whole else [middle],
@@ -508,7 +495,7 @@ def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
                 f"range-doppler{key}",
                 f"Radar cube: range over doppler{of}",
                 f"Map of the magnitude of the loudest cube{of} by range and doppler; zero speed is in the middle",
-                [_map(look.by_speed[np.ix_(rows, columns)], speeds, rows * (look.metres or 1), "dB")],
+                [_map(look.by_speed[np.ix_(rows, columns)], speeds, rows * (look.metres or 1))],
                 axes("speed, m/s" if look.speed else "doppler bin", across),
                 height=300,
             )
@@ -516,18 +503,10 @@ def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
     return found
 
 
-def _map(z: Floats, x: ArrayLike, y: ArrayLike, unit: str) -> dict[str, Any]:
+def _map(z: Floats, x: ArrayLike, y: ArrayLike) -> dict[str, Any]:
     low, high = np.percentile(z, (20, 99.9))
-    return {
-        "type": "heatmap",
-        "z": [rounded(row, 1) for row in z],
-        "x": rounded(x, 3),
-        "y": rounded(y, 3),
-        "zmin": round(float(low), 1),
-        "zmax": round(float(max(high, low + 1)), 1),
-        "colorscale": INFERNO,
-        "colorbar": {"title": {"text": unit}, "thickness": 10},
-    }
+    ends = {"zmin": round(float(low), 1), "zmax": round(float(max(high, low + 1)), 1)}
+    return heatmap([rounded(row, 1) for row in z], x, rounded(y, 3), INFERNO, "dB", **ends)
 
 
 def lidar(found: Mapping[str, tuple[Floats, int]]) -> Figure | None:
@@ -539,16 +518,8 @@ def lidar(found: Mapping[str, tuple[Floats, int]]) -> Figure | None:
     data = []
     for number, (name, (ranges, own)) in enumerate(found.items()):
         heights, edges = np.histogram(ranges, 60, (0, limit))
-        data.append(
-            {
-                "type": "bar",
-                "x": rounded((edges[:-1] + edges[1:]) / 2, 2),
-                "y": rounded(heights / own, 1),
-                "name": text(cut(name)),
-                "marker": {"color": COLOURS[(number + 2) % len(COLOURS)]},
-                **({"opacity": 0.6} if len(found) > 1 else {}),
-            }
-        )
+        middles, opacity = (edges[:-1] + edges[1:]) / 2, 0.6 if len(found) > 1 else 1
+        data.append(bar(middles, heights / own, number + 2, name=text(cut(name)), opacity=opacity))
     return Figure(
         "lidar-ranges",
         "Lidar points by range",

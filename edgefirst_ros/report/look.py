@@ -6,8 +6,9 @@ from __future__ import annotations
 import io
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -44,6 +45,19 @@ class Unreadable:
     def add(self, what: str, error: EdgeFirstError) -> None:
         """Add one."""
         self.notes.setdefault(what, str(error))
+
+
+def read_each(
+    places: Iterable[PlacedSample], read: Callable[[Sample], Any], unreadable: Unreadable, what: str
+) -> Iterator[tuple[PlacedSample, Any]]:
+    """Yield samples with the member that is read of each; note those that cannot be read as `what`."""
+    for place in places:
+        try:
+            found = read(place.sample)
+        except (EdgeFirstError, ValueError) as error:
+            unreadable.add(what, DatasetError(str(error)))
+        else:
+            yield place, found
 
 
 def sensors_in(inputs: Iterable[str], *forms: Form) -> list[str]:
@@ -102,37 +116,28 @@ class Exposure:
 
 def exposure(subject: ReportSubject, unreadable: Unreadable) -> dict[str, Exposure]:
     """Look at how bright the pictures of each camera are, in small."""
-    cameras = all_sensors(subject, "camera") or [CAMERA.key]
-    return {camera: _exposure(subject, camera, camera if len(cameras) > 1 else "", unreadable) for camera in cameras}
+    cameras, found = all_sensors(subject, "camera") or [CAMERA.key], {}
+    for camera in cameras:
+        read = partial(_read_mean_luma, camera=camera)
+        looked = list(read_each(subject.with_input(camera, PICTURES), read, unreadable, "picture"))
+        seconds, luma = np.array([place.seconds for place, _ in looked]), np.array([luma for _, luma in looked])
+        names = [place.sample.name for place, _ in looked]
+        found[camera] = Exposure(seconds, luma, names, camera if len(cameras) > 1 else "")
+    return found
 
 
-def _exposure(subject: ReportSubject, camera: str, name: str, unreadable: Unreadable) -> Exposure:
-    seconds, luma, names = [], [], []
-    for place in subject.with_input(camera, PICTURES):
-        try:
-            luma.append(_mean_luma(place.sample, camera))
-        except EdgeFirstError as error:
-            unreadable.add("picture", error)
-            continue
-        seconds.append(place.seconds)
-        names.append(place.sample.name)
-    return Exposure(np.array(seconds), np.array(luma), names, name)
-
-
-def _mean_luma(sample: Sample, camera: str) -> float:
-    """Mean luma, 0 to 255, of a JPEG or PNG; raises DatasetError."""
+def _read_mean_luma(sample: Sample, camera: str) -> float:
+    """Return the mean luma, 0 to 255, of a JPEG or PNG; raises DatasetError."""
     data, place = sample.read(camera), f"{sample.dataset.container.path}: {sample.member(camera)!r}"
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
             pixels = picture.width * picture.height
-            if pixels > MAX_PIXELS or data.count(START_OF_SCAN) * pixels > MAX_SCANNED:
-                raise DatasetError(f"{place}: {picture.width} x {picture.height} pixels are too many")
-            picture.draft("L", (SMALL, SMALL))
-            return float(np.asarray(picture.convert("L"), np.float32).mean())
-    except DatasetError:
-        raise
+            if pixels <= MAX_PIXELS and data.count(START_OF_SCAN) * pixels <= MAX_SCANNED:
+                picture.draft("L", (SMALL, SMALL))
+                return float(np.asarray(picture.convert("L"), np.float32).mean())
     except Exception as error:  # any error of the library on bad bytes
         raise DatasetError(f"{place}: not a readable picture: {text_of(error)}") from error
+    raise DatasetError(f"{place}: {picture.width} x {picture.height} pixels are too many")
 
 
 @dataclass
@@ -201,12 +206,8 @@ def _look_at_cubes(
     middle = max(0, (len(places) - most) // 2)
     columns: list[Any] = []
     seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
-    for place in places[middle : middle + most]:
-        try:
-            cube = place.sample.decode(sensor)
-        except EdgeFirstError as error:
-            unreadable.add("radar cube", error)
-            continue
+    chosen = places[middle : middle + most]
+    for place, cube in read_each(chosen, lambda sample: sample.decode(sensor), unreadable, "radar cube"):
         column = _loudest(cube.values.reshape(*cube.values.shape[:2], -1), (0, 2))
         if columns and len(column) != len(columns[0]):
             unreadable.add("radar cube", DatasetError(f"{len(column)} range bins, those before have {len(columns[0])}"))
@@ -248,18 +249,14 @@ def decibels(values: Any) -> Floats:
 
 
 def _targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable) -> tuple[Floats, int]:
-    rows, clouds = [np.zeros((0, 3))], 0
-    for place in places:
-        try:
-            points = place.sample.radar(sensor).ravel()
-            away = np.linalg.norm(xyz(points), axis=1)
-        except (EdgeFirstError, ValueError) as error:
-            unreadable.add("radar points", DatasetError(str(error)))
-            continue
-        clouds += 1
-        rows.append(np.column_stack([np.full(len(away), place.seconds), away, speeds(points)]))
-    found = np.concatenate(rows)
-    return found[np.isfinite(found[:, 1])], clouds
+    def read(sample: Sample) -> Floats:
+        points = sample.radar(sensor).ravel()
+        return np.column_stack([np.linalg.norm(xyz(points), axis=1), speeds(points)])
+
+    read_ones = read_each(places, read, unreadable, "radar points")
+    rows = [np.column_stack([np.full(len(one), place.seconds), one]) for place, one in read_ones]
+    found = np.concatenate([np.zeros((0, 3)), *rows])
+    return found[np.isfinite(found[:, 1])], len(rows)
 
 
 def speeds(points: Any) -> Floats:
@@ -274,15 +271,16 @@ def lidar(subject: ReportSubject, unreadable: Unreadable) -> dict[str, tuple[Flo
     found: dict[str, list[Floats]] = {}
     lidars = [sensor for sensor in all_sensors(subject, "cloud") if not is_radar(sensor)]
     for sensor in lidars:
-        for place in subject.with_input(sensor, CLOUDS):
-            try:
-                away = np.linalg.norm(xyz(place.sample.lidar(sensor)), axis=1)
-            except (EdgeFirstError, ValueError) as error:
-                unreadable.add("lidar points", DatasetError(str(error)))
-                continue
+        read = partial(_read_ranges, sensor=sensor)
+        for place, away in read_each(subject.with_input(sensor, CLOUDS), read, unreadable, "lidar points"):
             near = away[np.isfinite(away) & (away <= LONGEST_RANGE)]
             found.setdefault(label_of(place.sample.name, sensor, lidars), []).append(near)
     return {name: (np.concatenate(parts), len(parts)) for name, parts in found.items()}
+
+
+def _read_ranges(sample: Sample, sensor: str) -> Floats:
+    found: Floats = np.linalg.norm(xyz(sample.lidar(sensor)), axis=1)
+    return found
 
 
 def evenly(places: list[PlacedSample], most: int) -> list[PlacedSample]:

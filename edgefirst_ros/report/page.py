@@ -63,7 +63,7 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
     assumed = assumed and "identity" in words
     text = _environment().get_template("page.html.jinja").render(
         title=title,
-        strip=[{"picture": _data(data, "jpeg"), "alt": alt} for data, alt in filmstrip(found.sheet)],
+        strip=filmstrip(found.sheet),
         outlines=[
             {"name": name, "points": _points(way.metres)}
             for name, way in islice(found.tracks.items(), MOST_OUTLINES)
@@ -76,20 +76,8 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
         sections=list(SECTIONS.items()),
         facts=facts,
         figs={section: _figures(found.figures.get(section, ())) for section in SECTIONS},
-        sheet=[
-            {
-                "sequence": one.sequence,
-                "frame": one.frame,
-                "seconds": one.seconds,
-                "why": one.why,
-                "pictures": [{"picture": _data(data, "jpeg"), "alt": alt} for data, alt in one.pictures],
-                "above": _data(one.above, "png"),
-                "above_alt": one.above_alt,
-                "skews": one.skews,
-                "said": one.said,
-            }
-            for one in found.sheet
-        ],
+        sheet=found.sheet,
+        uri=_data,
         gaps=found.gaps,
         many=len(facts["sequences"]) > 1,
         shares=shares_of,
@@ -203,8 +191,8 @@ def _visible(value: Any) -> Any:
     return [_visible(item) for item in value] if isinstance(value, list) else value
 
 
-def _data(picture: bytes | None, kind: str) -> str | None:
-    return None if picture is None else f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+def _data(picture: bytes, kind: str) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 @cache

@@ -481,14 +481,14 @@ def _place_tag(
         frame = draw.textbbox((left, y), text, font=font(11))
         x = min(left, size[0] - (frame[2] - frame[0]) - 2)
         own = x - 2, y - 1, x + frame[2] - frame[0] + 2, frame[3] + 1
-        if own[1] >= 0 and own[3] <= size[1] and not any(_overlap(own, other) for other in taken):
+        if (
+            own[1] >= 0
+            and own[3] <= size[1]
+            and not any(own[0] < b[2] and b[0] < own[2] and own[1] < b[3] and b[1] < own[3] for b in taken)
+        ):
             _tag(draw, (x, y), text, colour)
             taken.append(own)
             return
-
-
-def _overlap(one: Frame, other: Frame) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _tag(draw: ImageDraw.ImageDraw, place: tuple[float, float], text: str, colour: tuple[int, ...]) -> None:

@@ -87,6 +87,6 @@ def test_what_fits_nothing_is_refused(given, arguments, what):
     with pytest.raises(UsageError, match=what):
         play.play(arguments)
     assert not given
-    assert live.as_ros_arguments(["--ros-args", "x"], {}, dict) == ["--ros-args", "x"]
+    assert live.as_ros_arguments(["--ros-args", "x"], dict) == ["--ros-args", "x"]
     with pytest.raises(UsageError, match="got a --start 1; with --zenoh the options are --rate and --loop"):
         play.play(["a", "--start", "1"], endpoint="tcp/127.0.0.1:1")

@@ -7,12 +7,16 @@ before has too is logged once.
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import rerun as rr
+import rerun.blueprint as rrb
+from PIL import Image
 
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
@@ -21,18 +25,11 @@ from edgefirst_ros.report.look import sensors_in, speeds
 from edgefirst_ros.report.projection import TO_OPTICAL, xyz
 from edgefirst_ros.report.sheet import BASE, LABELS, PAPER, distance_colours, speed_colours
 from edgefirst_ros.report.subject import ReportSubject
+from edgefirst_ros.report.view import ENTITIES
 from edgefirst_ros.sensors.calibration import IDENTITY, frame_of
 from edgefirst_ros.sensors.transforms import frames_from
 from edgefirst_ros.streams import CAMERA, of_key
 
-ENTITIES = {
-    "camera": "camera",
-    "lidar.points": "lidar",
-    "radar.targets": "radar",
-    "radar.clusters": "radar",
-    "radar.cube": "cube",
-}
-"""Sensor -> first part of its path; clusters are where targets are."""
 LARGEST_TENSOR = 1 << 24
 
 
@@ -117,8 +114,6 @@ class Logger:
         return not self.sensors or key in self.sensors
 
     def _calibrate_camera(self, entity: str, info: Any, word: str, poses: Mapping[str, Any]) -> None:
-        import rerun as rr
-
         if not isinstance(info, dict) or not info.get("k"):
             return
         k = np.array([np.nan if v is None else v for v in info["k"]], float).reshape(3, 3)
@@ -148,30 +143,22 @@ class Logger:
         self._track(sample)
 
     def _picture(self, sample: Sample, camera: str) -> None:
-        import rerun as rr
-
         data = sample.read(camera)
         kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
         self._log(f"{entity_of(camera)}/image", rr.EncodedImage(contents=data, media_type=kind))
 
     def _packet(self, packet: Packet) -> None:
-        import rerun as rr
-
         self._at(packet.frame, packet.stamp)
         sample = rr.VideoStream(rr.VideoCodec.H264, sample=packet.data, is_keyframe=packet.keyframe)
         self._log("camera/video", sample)
 
     def _lidar(self, sample: Sample, sensor: str) -> None:
-        import rerun as rr
-
         points = xyz(sample.lidar(sensor))
         points = points[np.isfinite(points).all(1)]
         colours = distance_colours(np.linalg.norm(points, axis=1))
         self._log(entity_of(sensor), rr.Points3D(points.astype(np.float32), colors=colours, radii=0.03))
 
     def _radar(self, sample: Sample, sensor: str) -> None:
-        import rerun as rr
-
         cloud = sample.radar(sensor).ravel()
         points, speed = xyz(cloud), speeds(cloud)
         there = np.isfinite(points).all(1)
@@ -181,8 +168,6 @@ class Logger:
         self._log(entity_of(sensor), shown)
 
     def _cube(self, sample: Sample, sensor: str) -> None:
-        import rerun as rr
-
         cube = sample.decode(sensor)
         if cube.values.size <= LARGEST_TENSOR:
             loud = np.abs(cube.complex()).astype(np.float32)
@@ -191,8 +176,6 @@ class Logger:
 
     def _annotations(self, sample: Sample) -> None:
         """Log boxes and masks; empty ones if the model found no object, to clear older ones."""
-        import rerun as rr
-
         looked = sample.row.get("model_timestamp") is not None
         rows = sample.annotations
         if not looked and not len(rows):
@@ -219,10 +202,6 @@ class Logger:
 
     def _mask(self, rows: Any, size: Any) -> Any:
         """Return the class of each pixel by the masks of all rows, later ones over earlier; None without masks."""
-        import io
-
-        from PIL import Image
-
         found = np.zeros((size[1], size[0]), np.uint8)
         some = False
         for data, label in rows.select("mask", "label").iter_rows():
@@ -240,8 +219,6 @@ class Logger:
         return found if some else None
 
     def _track(self, sample: Sample) -> None:
-        import rerun as rr
-
         place = sample.position
         if place is not None:
             self._log("map", rr.GeoPoints(lat_lon=[[place.latitude, place.longitude]], radii=rr.Radius.ui_points(6.0)))
@@ -251,8 +228,6 @@ class Logger:
 
     def finish(self) -> None:
         """Log what holds for all of it: names of classes, the whole track."""
-        import rerun as rr
-
         if self._names:
             listed = [rr.AnnotationInfo(id=0, color=(0, 0, 0, 0))]  # no mask
             listed += [
@@ -287,15 +262,11 @@ def _size(info: Any) -> tuple[int, int] | None:
 
 
 def _transform(pose: Any) -> Any:
-    import rerun as rr
-
     return rr.Transform3D(translation=pose[:3, 3], mat3x3=pose[:3, :3])
 
 
 def blueprint(entities: Collection[str]) -> Any:
     """Return the layout for the existing entities: `camera`, `camera-left`, `lidar`, `cube`, `map`, `skew`."""
-    import rerun.blueprint as rrb
-
     left: list[Any] = []
     right: list[Any] = []
     below: list[Any] = []

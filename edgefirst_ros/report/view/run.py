@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
@@ -25,11 +25,14 @@ from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.report.recording import recorded
 from edgefirst_ros.report.run import Wanted, refuse_settings, wanted_of
 from edgefirst_ros.report.subject import ReportSubject
-from edgefirst_ros.report.view.log import ENTITIES, Logger, Packet, blueprint
+from edgefirst_ros.report.view import ENTITIES
 from edgefirst_ros.report.view.viewer import show
 from edgefirst_ros.sensors.pictures import VideoMessage, codec_of, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Tracker
 from edgefirst_ros.streams import TILED, is_key, of_key
+
+if TYPE_CHECKING:
+    from edgefirst_ros.report.view.log import Packet
 
 SENSORS = (*ENTITIES, "model")
 """Sensors that `--only` accepts, also further instances of them."""
@@ -107,6 +110,8 @@ def _logged(
     subject: ReportSubject, packets: Any, target: Path, frame: int | None, only: Sequence[str], progress: Progress
 ) -> Viewed:
     import rerun as rr
+
+    from edgefirst_ros.report.view.log import Logger, blueprint
 
     dataset = subject.dataset
     streamed = packets is not None and (not only or "camera" in only)
@@ -206,6 +211,7 @@ def _is_streamed(found: FirstPass) -> bool:
 
 def _packets(found: FirstPass, subject: ReportSubject) -> Iterator[Packet]:
     """Yield the camera's messages from the first keyframe on."""
+    from edgefirst_ros.report.view.log import Packet
     from edgefirst_ros.sensors.video.h264 import H264Tracker
 
     topic, begun = found.roles.reference, False
