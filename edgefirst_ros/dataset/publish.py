@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_path, reporting, sync_folder
+from edgefirst_ros.dataset.storage.lock import claim, reopen_path, reporting, sync_folder
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, MemberWriter
 from edgefirst_ros.errors import DatasetError, StorageError
 
@@ -170,7 +170,7 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
         archive = ArchiveWriter(paths.members_partial)
         return archive, archive.hold()
     with reporting(paths.folder_partial, "create"):
-        held = claim_folder(paths.folder_partial)
+        held = claim(paths.folder_partial, folder=True)
     try:
         return DirectoryWriter(paths.members_partial), held
     except DatasetError:

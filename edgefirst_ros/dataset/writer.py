@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.dataset import schema as schemas
@@ -233,14 +232,12 @@ class DatasetWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.state not in (WriterState.OPEN, WriterState.COMPLETING):
             return
         if self.samples or self.committed:
             self._release(WriterState.SUSPENDED)
-        elif error is None:
+        elif kind is None:
             self.abort()
         else:
             with suppress(StorageError):  # the error that led here says more

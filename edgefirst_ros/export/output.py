@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgefirst_ros.dataset.storage.lock import claim_folder, reporting, sync_disk, sync_folder
+from edgefirst_ros.dataset.storage.lock import claim, reporting, sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import processors
 
@@ -47,7 +47,7 @@ def staged(out: Path) -> Iterator[Path]:
     partial = out.with_name(f".{out.name}.edgefirst-export")
     with reporting(partial, "create"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        lock = claim_folder(partial)
+        lock = claim(partial, folder=True)
     made = partial
     try:
         yield partial

@@ -12,7 +12,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from zlib_ng import zlib_ng
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
 
+_LEFT_FILE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _IOV_MAX = 1024
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -66,35 +66,44 @@ def create_anew(path: Path) -> int:
         return os.open(path, NEW_FILE, 0o644)
 
 
-def claim_file(path: Path) -> int:
-    """Create `path` and lock it; returns the descriptor, open for reading and writing.
+def claim(path: Path, *, folder: bool = False) -> int:
+    """Create and lock the file, or folder, `path`; returns the descriptor, of a file for reading and writing.
 
-    A dead writer's file is removed, never written into: it may have a second name elsewhere.
+    What a dead writer left is removed, never written into: a file may have a second name elsewhere.
     Raises DatasetError when a living writer has it or it is not a regular file, and OSError.
     """
     while True:
+        created, fd = True, -1
         try:
-            fd, created = os.open(path, NEW_FILE, 0o644), True
+            if folder:
+                os.mkdir(path, 0o755)
+            else:
+                fd = os.open(path, NEW_FILE, 0o644)
         except FileExistsError:
-            try:
-                if not stat.S_ISREG(os.lstat(path).st_mode):
-                    raise DatasetError(f"{path}: in the way, and not a regular file; remove it") from None
-                fd, created = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), False
-            except FileNotFoundError:
-                continue  # removed by another writer just now
+            created = False
+        try:
+            if not folder and not created and not stat.S_ISREG(os.lstat(path).st_mode):
+                raise DatasetError(f"{path}: in the way, and not a regular file; remove it")
+            fd = fd if fd >= 0 else os.open(path, OPEN_FOLDER if folder else _LEFT_FILE)
+        except FileNotFoundError:
+            continue  # removed by another writer just now
+        except OSError:
+            if created:
+                os.rmdir(path)
+            raise
         if _is_locked(fd, path):
             if created:
                 return fd
             with _closing_on_error(fd):
-                os.unlink(path)
+                shutil.rmtree(path) if folder else os.unlink(path)
         os.close(fd)
 
 
 def reopen_path(path: Path, *, folder: bool = False) -> int:
-    """Open and lock the file, or folder, that a dead writer left; returns the descriptor. Raises as `claim_file`."""
+    """Open and lock the file, or folder, that a dead writer left; returns the descriptor. Raises as `claim`."""
     if not folder and not stat.S_ISREG(os.lstat(path).st_mode):
         raise DatasetError(f"{path}: is not a regular file; remove it")
-    fd = os.open(path, OPEN_FOLDER if folder else os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    fd = os.open(path, OPEN_FOLDER if folder else _LEFT_FILE)
     if not _is_locked(fd, path):
         os.close(fd)
         raise InUseError(f"{path}: another writer is at work on this dataset")
@@ -129,28 +138,6 @@ def _closing_on_error(fd: int) -> Iterator[None]:
     except BaseException:
         os.close(fd)
         raise
-
-
-def claim_folder(path: Path) -> int:
-    """Create the folder `path` and lock it; returns the descriptor. Otherwise as `claim_file`."""
-    while True:
-        try:
-            os.mkdir(path, 0o755)
-            created = True
-        except FileExistsError:
-            created = False
-        try:
-            fd = os.open(path, OPEN_FOLDER)
-        except OSError:
-            if created:
-                os.rmdir(path)
-            raise
-        if _is_locked(fd, path):
-            if created:
-                return fd
-            with _closing_on_error(fd):
-                shutil.rmtree(path)
-        os.close(fd)
 
 
 def _is_locked(fd: int, path: Path) -> bool:
@@ -305,14 +292,12 @@ class Replacement:
         self._path, self._action = path, action
         self._partial = path.with_name(path.name + suffix)
         with reporting(path, action):
-            self._fd = claim_file(self._partial)
+            self._fd = claim(self._partial)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._partial.unlink(missing_ok=True)
         give_back(self._fd)
 

@@ -25,7 +25,7 @@ from edgefirst_ros.dataset.names import MemberIndex, parse_member
 from edgefirst_ros.dataset.storage.lock import (
     WriteBehind,
     byte_views,
-    claim_file,
+    claim,
     give_back,
     reopen_path,
     reporting,
@@ -203,7 +203,7 @@ class ArchiveWriter:
         self._synced = 0
         self._doubtful = False
         with reporting(path, "open" if reopen else "create"):
-            self.fd = reopen_path(path) if reopen else claim_file(path)
+            self.fd = reopen_path(path) if reopen else claim(path)
             try:
                 self._largest = largest_file(path)
                 self._central = _Spill(path.parent)

@@ -10,7 +10,7 @@ import pytest
 
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage import lock
-from edgefirst_ros.dataset.storage.lock import claim_file, refuse_planted, reopen_path, write_at
+from edgefirst_ros.dataset.storage.lock import claim, refuse_planted, reopen_path, write_at
 from edgefirst_ros.errors import DatasetError, InUseError
 
 
@@ -30,7 +30,7 @@ def test_a_file_that_another_writer_removes_before_it_is_looked_at_is_made(tmp_p
     path = tmp_path / "d.partial"
     path.write_bytes(b"left")
     once(monkeypatch, os, "lstat", path.unlink)
-    fd = claim_file(path)
+    fd = claim(path)
     assert os.path.samestat(os.fstat(fd), path.stat())
     assert path.read_bytes() == b""
     os.close(fd)
@@ -40,7 +40,7 @@ def test_a_file_that_another_writer_removes_before_it_is_locked_is_made(tmp_path
     path = tmp_path / "d.partial"
     path.write_bytes(b"left")
     once(monkeypatch, fcntl, "flock", path.unlink)
-    fd = claim_file(path)
+    fd = claim(path)
     assert os.path.samestat(os.fstat(fd), path.stat())
     os.close(fd)
 
