@@ -13,26 +13,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset import query, schema
 from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
-from edgefirst_ros.dataset.query import (
-    Samples,
-    annotating,
-    check_known,
-    first_rows,
-    keys_of,
-    listed_labels,
-    matching,
-    processed,
-    repeats_of,
-    rows_by_key,
-    sorted_rows,
-    with_all_columns,
-    with_frames,
-    without_broken_rings,
-)
+from edgefirst_ros.dataset.query import Samples
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
@@ -139,12 +124,12 @@ class Dataset(Samples):
         named = dict.fromkeys(expression.meta.root_names())
         if table is None or not named.keys() <= set(table.columns):
             table, path = self.to_polars(), self.paths.arrow
-        check_known("column", named, table.columns)
+        query.check_known("column", named, table.columns)
         try:
             asked = table.select(expression.alias("asked"))["asked"]
             if asked.dtype == pl.Boolean and len(asked) in (1, table.height):
                 rows = table.filter(asked if len(asked) == table.height else pl.lit(asked[0]))
-                there = {Key(name, frame) for name, frame in keys_of(rows, path).iter_rows()}
+                there = {Key(name, frame) for name, frame in query.keys_of(rows, path).iter_rows()}
                 return [key for key in keys if key in there]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise UsageError(f"the expression cannot be asked of the rows: {describe_any(error)}") from error
@@ -191,12 +176,12 @@ class Dataset(Samples):
         import polars as pl
 
         if not self._annotation_file:
-            return with_all_columns(pl.DataFrame(schema={"name": pl.String}), schema.DEFAULT_VERSION)
-        table, broken = without_broken_rings(self._annotation_file.frame())
+            return query.with_all_columns(pl.DataFrame(schema={"name": pl.String}), schema.DEFAULT_VERSION)
+        table, broken = query.without_broken_rings(self._annotation_file.frame())
         if broken:
             warnings.warn(f"{self._annotation_file.path}: {counted(broken, 'broken ring')} dropped", stacklevel=3)
         version = schema.stated_version(self._annotation_file.metadata, self._annotation_file.schema)
-        return with_all_columns(table, schema.nearest(version))
+        return query.with_all_columns(table, schema.nearest(version))
 
     @property
     def annotation_columns(self) -> list[str]:
@@ -310,20 +295,20 @@ class Dataset(Samples):
         keys = self._keys
         if sequence is not None:
             sequences = [sequence] if isinstance(sequence, str) else list(sequence)
-            check_known("sequence", sequences, self.sequences)
+            query.check_known("sequence", sequences, self.sequences)
             keys = [key for key in keys if key.name in sequences]
         named = [inputs] if isinstance(inputs, str) else list(inputs or ())
         kinds = [frozenset(self.kinds_of(name)) for name in named]
         found = [key for key in keys if all(kind & self.members(key).keys() for kind in kinds)]
         if (label, group, score) != (None, None, None):
             metadata = self.metadata if label is not None else {}
-            rows = matching(self.annotations, self.paths.arrow, metadata, label, group, score)
+            rows = query.matching(self.annotations, self.paths.arrow, metadata, label, group, score)
             found = [key for key in found if key in rows]
         if annotated is not None:
             there = self.annotation_rows[1]
             found = [key for key in found if (key in there) == annotated]
         if model is not None:
-            looked = processed(self)
+            looked = query.processed(self)
             found = [key for key in found if (key in looked) == model]
         if not repeats:
             wanted = {self.sensors[kind] for kind in frozenset().union(*kinds)}
@@ -343,7 +328,7 @@ class Dataset(Samples):
     @property
     def labels(self) -> dict[str, int]:
         """{label: number of annotations}, sorted; labels that are listed only have 0."""
-        found = dict.fromkeys(listed_labels(self.metadata), 0)
+        found = dict.fromkeys(query.listed_labels(self.metadata), 0)
         if "label" in self.annotations.columns:
             found |= dict(self.annotations["label"].drop_nulls().cast(str).value_counts().iter_rows())
         return dict(sorted(found.items()))
@@ -354,7 +339,7 @@ class Dataset(Samples):
         Returns:
             A polars DataFrame.
         """
-        return with_frames(self.annotations, self.frames, self.paths)
+        return query.with_frames(self.annotations, self.frames, self.paths)
 
     def sample(self, sequence: str, frame: int | None) -> Sample:
         """Return one sample.
@@ -420,17 +405,17 @@ class Dataset(Samples):
     @cached_property
     def frame_rows(self) -> dict[Key, int]:
         """{sample: row index in `frames`}, the first of several."""
-        return rows_by_key(self._frames_file) if self._frames_file else {}
+        return query.rows_by_key(self._frames_file) if self._frames_file else {}
 
     @cached_property
     def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
         """The annotations sorted by sample, and {sample: (first row, number of rows)}."""
-        return sorted_rows(annotating(self.annotations), self.paths.arrow)
+        return query.sorted_rows(query.annotating(self.annotations), self.paths.arrow)
 
     @cached_property
     def first_annotations(self) -> dict[Key, int]:
         """{sample: its first row in `annotations`}, also one that holds no annotation."""
-        return first_rows(self.annotations, self.paths.arrow)
+        return query.first_rows(self.annotations, self.paths.arrow)
 
     @cached_property
     def repeats(self) -> dict[Key, frozenset[str]]:
@@ -439,10 +424,10 @@ class Dataset(Samples):
             return {}
         there = stamp_columns(self._frames_file.schema.names)
         values = self._frames_file.values(list(there.values()))
-        return repeats_of({name: values[column] for name, column in there.items()}, self._keys, self.frame_rows)
+        return query.repeats_of({name: values[column] for name, column in there.items()}, self._keys, self.frame_rows)
 
     def _annotated(self) -> Collection[Key]:
-        return rows_by_key(self._annotation_file).keys() if self._annotation_file else ()
+        return query.rows_by_key(self._annotation_file).keys() if self._annotation_file else ()
 
     def _ordered(self) -> list[Key]:
         plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))

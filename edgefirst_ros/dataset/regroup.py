@@ -14,17 +14,8 @@ from typing import Any, BinaryIO
 import polars as pl
 import pyarrow as pa
 
-from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.grouping import (
-    SAMPLES,
-    GroupRule,
-    Groups,
-    Kind,
-    count_labels,
-    count_samples,
-    describe_missed_shares,
-    groups_of,
-)
+from edgefirst_ros.dataset import grouping, schema
+from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
@@ -87,7 +78,7 @@ LISTED = 10
 class GroupCounts:
     """Counts by group."""
 
-    groups: Mapping[str, Mapping[Kind, int]]
+    groups: Mapping[str, Mapping[grouping.Kind, int]]
     """{group: {kind: number}}: samples, samples with a sensor, annotations of a label."""
     without: int = 0
     missed: str | None = None
@@ -101,28 +92,30 @@ class GroupCounts:
 
         Raises DatasetError where a table cannot be read.
         """
-        found: dict[str, Counter[Kind]] = {group: Counter() for group in (rule.names if rule is not None else ())}
+        found: dict[str, Counter[grouping.Kind]] = {
+            group: Counter() for group in (rule.names if rule is not None else ())
+        }
         shared: Counter[str | None] = Counter()
         without = 0
         for rows in (GroupRows(paths, limits) for paths in datasets):
-            for (group,), tally in count_labels(rows.annotations.drop_nulls("group"), "group"):
+            for (group,), tally in grouping.count_labels(rows.annotations.drop_nulls("group"), "group"):
                 found.setdefault(group, Counter()).update(tally)
             group_of = rows.annotations.drop_nulls("group").unique(KEY, keep="first").select(*KEY, "group")
             samples = rows.samples.join(group_of, on=KEY, how="left", nulls_equal=True)
             for name, group, number in samples.group_by("name", "group").len().rows():
                 if rule is not None and rule.share_of(name):
                     shared[group] += number
-            for (group,), tally in count_samples(samples, "group"):
+            for (group,), tally in grouping.count_samples(samples, "group"):
                 if group is None:
-                    without += tally[SAMPLES]
+                    without += tally[grouping.SAMPLES]
                 else:
                     found.setdefault(group, Counter()).update(tally)
-        return cls(found, without, None if rule is None else describe_missed_shares(rule.shares, shared))
+        return cls(found, without, None if rule is None else grouping.describe_missed_shares(rule.shares, shared))
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[grouping.Kind]:
         """Kinds that are counted: samples, then sensors, then labels, the most frequent first."""
-        totals: Counter[Kind] = Counter()
+        totals: Counter[grouping.Kind] = Counter()
         for tally in self.groups.values():
             totals.update(tally)
         order = ("samples", "sensor", "label")
@@ -134,7 +127,7 @@ class GroupCounts:
         """Notes about groups that are empty, or do not have a sensor or label that others have."""
         notes = []
         for group, tally in self.groups.items():
-            if not tally.get(SAMPLES, 0):
+            if not tally.get(grouping.SAMPLES, 0):
                 notes.append(f"group {group} is empty: it needs more sequences, or a shorter split_block, such as 1")
                 continue
             for what in ("sensor", "label"):
@@ -159,7 +152,7 @@ class GroupCounts:
         """Counts ready for JSON."""
         return {
             group: {
-                "samples": tally.get(SAMPLES, 0),
+                "samples": tally.get(grouping.SAMPLES, 0),
                 "sensors": {kind.name: tally[kind] for kind in self.kinds if kind.what == "sensor" and tally.get(kind)},
                 "labels": {kind.name: tally[kind] for kind in self.kinds if kind.what == "label" and tally.get(kind)},
             }
@@ -219,7 +212,7 @@ def split(
         replacements = [written.enter_context(Replacement(paths.arrow)) for paths in places]
         parts = [GroupRows(paths, limits) for paths in places]
         rule.check({name for part in parts for name in part.samples["name"].unique()})
-        groups = groups_of(rule, (part.samples for part in parts), (part.annotations for part in parts))
+        groups = grouping.groups_of(rule, (part.samples for part in parts), (part.annotations for part in parts))
         if groups.by_block:
             for paths, part in zip(places, parts, strict=True):
                 _check_stamps(paths, part, groups)
@@ -249,7 +242,7 @@ def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
     return paths
 
 
-def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: Groups) -> None:
+def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: grouping.Groups) -> None:
     """Raise DatasetError if samples without a stamp would have to be split into blocks of time."""
     unstamped = part.samples.filter(pl.col("timestamp").is_null())["name"].unique().sort()
     for sequence in unstamped:

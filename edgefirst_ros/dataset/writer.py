@@ -13,18 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgefirst_ros.dataset import publish
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
-from edgefirst_ros.dataset.publish import (
-    create_members,
-    place,
-    refuse_existing,
-    remove_if_possible,
-    remove_leftovers,
-    remove_unfinished,
-    sync_names,
-)
 from edgefirst_ros.dataset.storage.lock import give_back, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.rowlog import IN_MEMORY, Row, RowLog
@@ -188,16 +180,16 @@ class DatasetWriter:
 
     def _begin(self) -> None:
         paths = self.paths
-        self._members, self._lock = create_members(paths, overwrite=self._overwrite)
+        self._members, self._lock = publish.create_members(paths, overwrite=self._overwrite)
         with ExitStack() as failing:
             self._give_back_with(failing)
-            failing.callback(remove_if_possible, paths)
-            remove_leftovers(paths)
+            failing.callback(publish.remove_if_possible, paths)
+            publish.remove_leftovers(paths)
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
             self._log = RowLog(paths.row_log, self._companions)
             failing.callback(self._log.close)
-            sync_names(paths)
+            publish.sync_names(paths)
             self._commit(0)
             failing.pop_all()
 
@@ -329,8 +321,8 @@ class DatasetWriter:
             seal_frames(frames.batches, paths.frames_partial, schemas.frames_columns(self._companions), frames_metadata)
             self._members.close()
             if self._earlier is None:
-                refuse_existing(paths, overwrite=self._overwrite)
-            place(paths)
+                publish.refuse_existing(paths, overwrite=self._overwrite)
+            publish.place(paths)
         except StorageError as error:
             raise StorageError(
                 f"{error}; once that is fixed, `edgefirst-ros recover {paths.container}` completes the dataset"
@@ -343,7 +335,7 @@ class DatasetWriter:
         if self.state not in (WriterState.OPEN, WriterState.COMPLETING):
             return
         try:
-            remove_unfinished(self.paths)
+            publish.remove_unfinished(self.paths)
         finally:
             self._release(WriterState.ABORTED)
 
