@@ -166,7 +166,10 @@ def _complete(dataset: Written, rows: pl.DataFrame, known: pl.DataFrame) -> pl.D
     for name in rows.columns:
         column = schema.WORKING.get(name)
         if column and (column.level == "sample" or name == "timestamp") and not rows[name].dtype.is_nested():
-            _refuse_two(rows, name)
+            differing = rows.drop_nulls(name).group_by(KEY, maintain_order=True).agg(pl.col(name).n_unique())
+            for row in differing.filter(pl.col(name) > 1).head(1).iter_rows(named=True):
+                where = f"frame {row.get('frame')} of {row['name']!r}"
+                raise UsageError(f"{where} has {row[name]} values of {name}, which is one")
     own = _of_samples(dataset, order, known)
     kept = annotating(rows.with_columns(place[PLACE]))
     parts = [kept, rows.with_columns(place[PLACE]).join(kept.select(PLACE), on=PLACE, how="anti")]
@@ -210,12 +213,6 @@ def _refuse(dataset: Written, row: Mapping[str, Any]) -> None:
     raise UsageError(
         f"row {row['row']}: sequence {name!r} has no frame {frame}; known: {nearest_first(str(frame), frames)}"
     )
-
-
-def _refuse_two(rows: pl.DataFrame, name: str) -> None:
-    differing = rows.drop_nulls(name).group_by(KEY, maintain_order=True).agg(pl.col(name).n_unique())
-    for row in differing.filter(pl.col(name) > 1).head(1).iter_rows(named=True):
-        raise UsageError(f"frame {row.get('frame')} of {row['name']!r} has {row[name]} values of {name}, which is one")
 
 
 def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) -> None:

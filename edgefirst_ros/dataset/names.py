@@ -265,7 +265,7 @@ class DatasetPaths:
 
 
 def locate(path: str | os.PathLike[str]) -> DatasetPaths:
-    """Find the dataset that a user names by its ZIP, its folder, one of its tables, or by OUT/NAME.
+    """Return the dataset that a user names by its ZIP, its folder, one of its tables, or by OUT/NAME.
 
     A ZIP is preferred to a folder of the same name unless the folder itself was named.
     Raises DatasetError if it is missing.
@@ -273,7 +273,10 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     text = os.fspath(path)
     if "\0" in text:
         raise DatasetError(f"{text!r} is not a valid path")
-    given = Path(os.path.abspath(text))
+    try:
+        given = Path(os.path.abspath(text))
+    except OSError as error:
+        raise DatasetError(f"{text}: cannot be accessed: {error}") from error
     candidates = [candidate for candidate in _candidates(given) if candidate.name]
     for candidate in candidates:
         if _is_file(candidate.container) if candidate.layout == "zip" else os.path.isdir(candidate.members):
@@ -303,22 +306,13 @@ def _is_file(path: Path) -> bool:
     return os.path.lexists(path) and not os.path.isdir(path)
 
 
-def find(path: str | os.PathLike[str]) -> DatasetPaths:
-    """Return the dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError if it is missing."""
-    given = os.fspath(path)
-    try:
-        return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))
-    except OSError as error:
-        raise DatasetError(f"{given}: cannot be accessed: {error}") from error
-
-
 def _candidates(given: Path) -> list[DatasetPaths]:
     out, name = given.parent, given.name
     plain: list[DatasetPaths] = [DatasetPaths(out, name, "zip"), DatasetPaths(out, name, "directory")]
     folder = os.path.isdir(given)
     if folder:
         plain.reverse()
-    for suffix in (".zip", ".frames.arrow", ".arrow"):
+    for suffix in (".zip", ".frames.arrow", ".arrow", ".parquet", ".json"):
         stem = name.removesuffix(suffix)
         if stem and stem != name and not folder:
             named = [DatasetPaths(out, stem, "zip"), DatasetPaths(out, stem, "directory")]

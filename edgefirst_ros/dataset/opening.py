@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from edgefirst_ros.dataset.names import DatasetPaths, Member, find, parse_member
+from edgefirst_ros.dataset.names import DatasetPaths, Member, locate, parse_member
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import one_place
 from edgefirst_ros.dataset.objects.store import Store, open_store
@@ -51,7 +51,7 @@ def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) ->
         path = one_place(path)
     if is_remote(path):
         return _open_objects(Location.of(path), limits)
-    paths = find(path)
+    paths = locate(path)
     if not os.path.lexists(paths.members):
         raise DatasetError(f"{paths.members}: missing; only with it the tables are a dataset")
     container = open_container(paths.members, limits)

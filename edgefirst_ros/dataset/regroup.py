@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import grouping, schema
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, find
+from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, show_path
@@ -225,7 +225,7 @@ def split(
 
 
 def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
-    paths = find(path)
+    paths = locate(path)
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     if not paths.members.exists():

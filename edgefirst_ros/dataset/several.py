@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from edgefirst_ros.dataset.names import Key, find
+from edgefirst_ros.dataset.names import Key, locate
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import LIST, dataset_places, is_glob
 from edgefirst_ros.dataset.objects.store import open_store
@@ -49,7 +49,7 @@ def names_several(path: Named | Iterable[Named | Dataset]) -> bool:
     if not os.path.isdir(text):
         return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
     try:
-        find(text)
+        locate(text)
     except DatasetError:
         return True
     return False

@@ -124,6 +124,10 @@ class DatasetSummary:
                 found.update(of(one))
             return dict(sorted(found.items()))
 
+        known = [one.counts for one in self.sequences if one.counts is not None]
+        summed = Counts()
+        for counts in known:
+            summed.add(Counts.of(counts))
         words = [one.calibration for one in self.sequences if one.calibration]
         return Summary(
             ALL,
@@ -133,16 +137,9 @@ class DatasetSummary:
             total(lambda one: one.sensors),
             total(lambda one: one.groups),
             total(lambda one: one.labels),
-            self.metadata.get("counts") or self._summed_counts(),
+            self.metadata.get("counts") or (summed.plain() if known else None),
             self.checks,
         )
-
-    def _summed_counts(self) -> dict[str, Any] | None:
-        known = [one.counts for one in self.sequences if one.counts is not None]
-        total = Counts()
-        for counts in known:
-            total.add(Counts.of(counts))
-        return total.plain() if known else None
 
     @property
     def rows(self) -> list[Summary]:

@@ -80,16 +80,18 @@ class Drive:
 
     def stamp_of(self, kind: str, number: int) -> int:
         """Return the stamp of a member of a sample, ns since the epoch: its own, else that of the sample."""
-        if kind not in self._stamps:
-            own = [f"{sensor.column}_timestamp" for sensor in of_columns(self.table.columns) if kind in sensor.kinds]
-            there = [*(name for name in own if name in self.table.columns), "timestamp"]
-            self._stamps[kind] = self.table.select(pl.coalesce(there).cast(pl.Int64)).to_series().to_numpy()
-        return int(self._stamps[kind][number])
+        return int(self._stamps.get(kind, self.stamps)[number])
 
     @cached_property
     def _stamps(self) -> dict[str, NDArray[np.int64]]:
-        """Stamps of all samples, by the kinds requested so far."""
-        return {}
+        """{kind of member: its stamps, (N,)}, where it has a column of them."""
+        found: dict[str, list[str]] = {}
+        for sensor in of_columns(self.table.columns):
+            column = f"{sensor.column}_timestamp"
+            for kind in sensor.kinds if column in self.table.columns else ():
+                found.setdefault(kind, []).append(column)
+        stamps = {kind: pl.coalesce(*names, "timestamp").cast(pl.Int64) for kind, names in found.items()}
+        return {kind: self.table.select(of).to_series().to_numpy() for kind, of in stamps.items()}
 
     # ---- where the vehicle was -------------------------------------------------------------
     @cached_property

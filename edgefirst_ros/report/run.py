@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.dataset.names import check_path, find, locate
+from edgefirst_ros.dataset.names import check_path, locate
 from edgefirst_ros.dataset.objects.places import files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
@@ -124,7 +124,7 @@ class Pages:
         """Return what only the table says of one."""
         if one.recording is None:
             with one.files() as path:
-                paths = find(path)
+                paths = locate(path)
                 if one.fetch is None:
                     check_container(paths)
                 told = tables_of(paths, one.name, one.path, self.settings.limits)
@@ -232,7 +232,7 @@ class Wanted:
         """NAME.html beside it."""
         if self.recording is not None:
             return Path(os.path.abspath(self.path)).parent / f"{self.name}.html"
-        return find(self.path).out / f"{self.name}.html"
+        return locate(self.path).out / f"{self.name}.html"
 
 
 def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted], bool]:
@@ -251,7 +251,7 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
             found += _recordings(path)
         elif not os.path.isdir(path) or _is_dataset(path):
             try:
-                found.append(Wanted(path, find(path).name))
+                found.append(Wanted(path, locate(path).name))
             except DatasetError as error:
                 if not os.path.lexists(path):
                     raise

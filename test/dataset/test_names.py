@@ -12,7 +12,6 @@ from edgefirst_ros.dataset.names import (
     DatasetPaths,
     Member,
     check_name,
-    find,
     host_of,
     locate,
     member_name,
@@ -246,7 +245,7 @@ def test_a_folder_that_is_gone_is_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     with pytest.raises(DatasetError, match=r"drive: cannot be accessed: .*No such file or directory"):
-        find("drive")
+        locate("drive")
 
 
 def test_a_folder_that_may_not_be_searched_is_not_taken_for_an_empty_one(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import handmade_dataset as made
 import pyarrow as pa
 import pytest
 
-from edgefirst_ros.dataset.names import find
+from edgefirst_ros.dataset.names import locate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.subject import tables_of
@@ -52,7 +52,7 @@ def test_without_frames_samples_are_those_with_members(tmp_path, unframed):
 def test_a_row_of_the_table_over_several_says_that_there_are_no_frames(tmp_path, unframed):
     (tmp_path / "in").mkdir()
     path = made.write(tmp_path / "in", unframed)
-    assert tables_of(find(path), "data", path) is None
+    assert tables_of(locate(path), "data", path) is None
     (facts,) = report([tmp_path / "in"], tmp_path / "all.html", table_only=True).facts
     (check,) = [one for one in facts["verdict"]["checks"] if one["check"] == "samples"]
     assert (check["level"], check["found"]) == ("green", "3 samples; the dataset has no table of frames")
@@ -60,7 +60,7 @@ def test_a_row_of_the_table_over_several_says_that_there_are_no_frames(tmp_path,
 
 def test_tables_without_members_are_no_dataset(tmp_path):
     (tmp_path / "in").mkdir()
-    paths = find(made.write(tmp_path / "in", made.good()))
+    paths = locate(made.write(tmp_path / "in", made.good()))
     paths.container.unlink()
     done = report([paths.arrow, paths.frames], tmp_path / "all.html", table_only=True)
     assert done.exit_code == 3

@@ -11,7 +11,7 @@ from mcap.reader import make_reader
 from mcap.writer import Writer
 
 from edgefirst_ros import convert
-from edgefirst_ros.dataset.names import find
+from edgefirst_ros.dataset.names import locate
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.subject import tables_of
@@ -110,7 +110,7 @@ def test_view_takes_them_alike(parts, tmp_path, run):
 def test_the_tables_alone_tell_what_the_members_do(parts, tmp_path):
     whole, *_ = parts
     paths = convert(whole, tmp_path).paths
-    told = tables_of(find(paths.container), "whole", paths.container)
+    told = tables_of(locate(paths.container), "whole", paths.container)
     page = report([paths.container], samples=0).facts[0]
     row = quick(told)
     for key in row.keys() - {"verdict", "sequences"}:

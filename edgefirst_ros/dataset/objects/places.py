@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -137,11 +137,9 @@ def is_glob(given: str | Location) -> bool:
     return _GLOB.search(given if isinstance(given, str) else given.key) is not None
 
 
-@contextmanager
-def on_disk(given: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
-    """Yield named places as paths of this machine, as `fetched`. Raises as `locate`."""
-    with fetched(locate(given)) as paths:
-        yield paths
+def on_disk(given: Sequence[str | os.PathLike[str]]) -> AbstractContextManager[list[Path]]:
+    """Return named places as paths of this machine, as `fetched`. Raises as `locate`."""
+    return fetched(locate(given))
 
 
 def one_place(given: str | os.PathLike[str]) -> Path:

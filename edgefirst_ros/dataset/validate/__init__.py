@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import get_args
 
-from edgefirst_ros.dataset.names import find
+from edgefirst_ros.dataset.names import locate
 from edgefirst_ros.dataset.validate import rules_cross, rules_members, rules_tables
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule, Subject
 from edgefirst_ros.errors import DatasetError
@@ -48,7 +48,7 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limi
     """
     report = Report(os.fspath(path), strict)
     try:
-        subject = Subject(find(path), limits)
+        subject = Subject(locate(path), limits)
     except DatasetError as error:
         text = str(error).removeprefix(f"{report.dataset}: ")
         report.add(rules_members.opens, os.path.basename(os.path.abspath(report.dataset)), text)

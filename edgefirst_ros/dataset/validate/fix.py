@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import Key, find
+from edgefirst_ros.dataset.names import Key, locate
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage.lock import Replacement, keep_copy, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
@@ -55,7 +55,7 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Rep
     Without a possible repair no file changes. Raises DatasetError without a dataset, it is not
     finished, or the table of an earlier fix is still there; StorageError where the disk refuses.
     """
-    paths = find(path)
+    paths = locate(path)
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     subject = Subject(paths, limits)
