@@ -231,15 +231,7 @@ POSE_COLUMNS = ("pose_position", "pose_orientation")
 LATER = (MODEL_TIMESTAMP, *POSE_COLUMNS)
 """Optional frames columns of a table: earlier versions do not have them."""
 
-FRAMES_METADATA = (
-    "sources",
-    "configuration",
-    "software",
-    "time_base",
-    "camera_info",
-    "static_transforms",
-    "counts",
-)
+FRAMES_METADATA = ("sources", "configuration", "software", "time_base", "camera_info", "static_transforms", "counts")
 """Keys of the metadata of the frames table; the values are JSON."""
 
 
