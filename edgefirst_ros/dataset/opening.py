@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from edgefirst_ros.dataset.names import DatasetPaths, Member, locate, parse_member
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
@@ -35,13 +35,8 @@ AT_ONCE = 8 << 20
 SUFFIXES = (".zip", ".frames.arrow", ".arrow")
 
 
-class DatasetFiles(NamedTuple):
-    """Open container and tables of a dataset."""
-
-    paths: DatasetPaths
-    container: Container
-    annotations: TableFile | None
-    frames: TableFile | None
+DatasetFiles = tuple[DatasetPaths, Container, TableFile | None, TableFile | None]
+"""Paths, open container, annotations and frames of a dataset."""
 
 
 def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> DatasetFiles:
@@ -57,7 +52,7 @@ def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) ->
     container = open_container(paths.members, limits)
     if isinstance(container, Archive):
         container.refuse_overlaps()
-    return DatasetFiles(paths, container, *open_tables(paths, limits))
+    return paths, container, *open_tables(paths, limits)
 
 
 def open_tables(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> tuple[TableFile | None, TableFile | None]:
@@ -78,7 +73,7 @@ def _open_objects(place: Location, limits: Limits) -> DatasetFiles:
     store = open_store(place)
     container = RemoteArchive(paths.container, place.parent / f"{name}.zip", limits)
     container.refuse_overlaps()
-    return DatasetFiles(paths, container, _annotations(store, paths, limits), _table(store, paths.frames, limits))
+    return paths, container, _annotations(store, paths, limits), _table(store, paths.frames, limits)
 
 
 def _annotations(store: Store, paths: DatasetPaths, limits: Limits) -> TableFile | None:

@@ -61,9 +61,8 @@ class Dataset(Samples):
         return object.__new__(cls)
 
     def __init__(self, path: Named | Iterable[Named | Dataset], *, limits: Limits = DEFAULT_LIMITS) -> None:
-        opened = open_files(cast("Named", path), limits)
-        self.paths, self.limits, self.container = opened.paths, limits, opened.container
-        self._annotation_file, self._frames_file = opened.annotations, opened.frames
+        self.paths, self.container, *tables = open_files(cast("Named", path), limits)
+        self.limits, (self._annotation_file, self._frames_file) = limits, tables
         self._members: dict[Key, dict[str, str]] = {}
         names = self.container.names
         for name, member in zip(names, list_members(names, self._annotated), strict=True):

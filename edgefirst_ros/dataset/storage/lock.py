@@ -69,7 +69,7 @@ def create_anew(path: Path) -> int:
 def claim(path: Path, *, folder: bool = False) -> int:
     """Create and lock the file, or folder, `path`; returns the descriptor, of a file for reading and writing.
 
-    What a dead writer left is removed, never written into: a file may have a second name elsewhere.
+    That of a dead writer is removed, never written into: a file may have a second name elsewhere.
     Raises DatasetError when a living writer has it or it is not a regular file, and OSError.
     """
     while True:
