@@ -17,7 +17,7 @@ import polars as pl
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_labels
+from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_labels, unite_timing
 from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
@@ -139,6 +139,7 @@ def merge(
         overwrite=overwrite,
         describe=lambda: {**metadata, "labels": labels, "category_metadata": categories},
         group_rule=group_rule,
+        columns=unite_timing(parts),
     )
     total, lost = sum(map(len, opened)), sum(part.lost for part in parts)
     with writer, ExitStack() as failing:

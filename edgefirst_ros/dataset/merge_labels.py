@@ -37,7 +37,7 @@ from edgefirst_ros.dataset.sequences import (
 )
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
-from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, carry_timing
 from edgefirst_ros.dataset.tables.values import cast_rows, cast_values, is_valid, lengths, lists
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.limits import Limits
@@ -77,6 +77,9 @@ class MergeInput:
     """Names of pixel values of masks of classes."""
     has_classes: bool = False
     object_ids: frozenset[str] = frozenset()
+    timing: pa.StructType = schema.TIMING
+    columns: pa.Schema = ANNOTATION_ROWS
+    """Columns of rows of the merged dataset."""
 
     def __post_init__(self) -> None:
         limits, file = self.dataset.limits, self.dataset.table_files[1]
@@ -108,6 +111,8 @@ class MergeInput:
         self.has_classes = bool(find_class_masks({name: table[name] for name in table.column_names}).any())
         if "object_id" in table.column_names:
             self.object_ids = frozenset(_column(table, "object_id").drop_nulls().unique())
+        if "timing" in table.column_names:
+            self.timing = table.schema.field("timing").type
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
         self.lost = sum(found.tally.lost.values())
         foreign = sorted(set(found.columns) - COLUMNS)
@@ -141,6 +146,17 @@ class MergeInput:
 
 def _column(table: pa.Table, name: str) -> pl.Series:
     return pl.Series(name, pl.from_arrow(table[name]))
+
+
+def unite_timing(parts: Sequence[MergeInput]) -> pa.Schema:
+    """Return the columns of rows of the merged dataset, and set them in each part; `timing` has the fields of all.
+
+    Raises DatasetError where a field has two types.
+    """
+    columns = carry_timing(*(part.timing for part in parts))
+    for part in parts:
+        part.columns = columns
+    return columns
 
 
 def unite_labels(parts: Sequence[MergeInput], *, renumber: bool) -> tuple[list[str] | None, dict[str, Any] | None]:
@@ -284,13 +300,12 @@ class AnnotationRows:
         self.path = found.path
         names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
         batches = list(found.batches(names))
-        table = _known_timing(pa.Table.from_batches(batches, found.schema_of(names)), found)
+        table = pa.Table.from_batches(batches, found.schema_of(names))
         self._order = keys_of(
             pl.DataFrame(pl.from_arrow(table.select([n for n in ("name", "frame") if n in names]))), self.path
         )
         self.table = table
         self.keys = self._order.unique()
-        self._batch = pa.record_batch([pa.nulls(0, c.type) for c in ANNOTATION_ROWS], schema=ANNOTATION_ROWS)
         self._spans: dict[tuple[str, int | None], tuple[int, int]] = {}
         self._pixels = max(FREE_PIXELS, PIXELS_PER_BYTE * found.path.stat().st_size, limits.unpacked_bytes)
 
@@ -315,8 +330,10 @@ class AnnotationRows:
             "frame": order["frame"].to_arrow().cast(pa.uint32()),
             "timestamp": pa.array(np.zeros(count, np.int64)),
         }
-        columns = [found[c.name] if c.name in found else pa.nulls(count, c.type) for c in ANNOTATION_ROWS]
-        self._batch = pa.record_batch(columns, schema=ANNOTATION_ROWS)
+        if "timing" in found:
+            found["timing"] = cast_values(found["timing"], part.columns.field("timing").type)
+        columns = [found[c.name] if c.name in found else pa.nulls(count, c.type) for c in part.columns]
+        self._batch = pa.record_batch(columns, schema=part.columns)
         runs = order.group_by(KEYS.columns, maintain_order=True).len()
         starts = accumulate(runs["len"], initial=0)
         self._spans = {
@@ -360,18 +377,6 @@ class AnnotationRows:
         if max((known[old] for old in np.flatnonzero(np.bincount(classes.ravel(), minlength=256))), default=0) > VOID:
             raise DatasetError(f"{self.path}: a mask of classes can have {VOID} labels, and these are more")
         return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])
-
-
-def _known_timing(table: pa.Table, found: Annotations) -> pa.Table:
-    """Return rows without the fields of `timing` that a writer does not know; these are counted as lost."""
-    place, wanted = table.schema.get_field_index("timing"), schema.TIMING
-    if place < 0 or table.schema.field(place).type == wanted:
-        return table
-    column = table["timing"].combine_chunks()
-    for part, values in zip(column.type, column.flatten(), strict=True):
-        if wanted.get_field_index(part.name) < 0:
-            found.tally.lose(f"timing.{part.name}: no such field", len(values) - values.null_count)
-    return table.set_column(place, "timing", cast_values(column, wanted))
 
 
 def find_class_masks(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArray[np.bool_]:

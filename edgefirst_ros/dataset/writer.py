@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
 from edgefirst_ros.dataset.storage.lock import give_back, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
-from edgefirst_ros.dataset.tables.rowlog import IN_MEMORY, Row, RowLog
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, IN_MEMORY, Row, RowLog
 from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
@@ -118,7 +118,7 @@ class Sample:
     common: Mapping[str, object] = field(default_factory=dict)
     """Columns of NAME.arrow equal on every row: size, location [lat, lon], pose [yaw, pitch, roll]."""
     batch: pa.RecordBatch | None = None
-    """Complete rows of NAME.arrow in the columns `ANNOTATION_ROWS`, instead of `annotations` and `common`."""
+    """Complete rows of NAME.arrow in the `columns` of the writer, instead of `annotations` and `common`."""
 
 
 class DatasetWriter:
@@ -147,13 +147,14 @@ class DatasetWriter:
         describe: Describe | None = None,
         group_rule: GroupRule | None = None,
         unfinished: UnfinishedDataset | None = None,
+        columns: pa.Schema = ANNOTATION_ROWS,
     ) -> None:
         """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
 
         `describe` returns the known facts of the dataset so far (keys of the frames table's metadata, `labels`,
         `topics`), in case it is never finished. `group_rule`: assigns all samples to groups when the tables are
         sealed; without it rows keep theirs. `unfinished`: a dataset to continue with; the samples it has must be
-        written again, and only those after them reach the disk.
+        written again, and only those after them reach the disk. `columns`: those of the batches of samples.
         """
         if layout not in ("zip", "directory"):
             raise UsageError(f"layout {layout!r}; known: zip, directory")
@@ -171,7 +172,7 @@ class DatasetWriter:
         self._describe: Describe = describe or dict
         self._group_rule = group_rule
         self._earlier: _Earlier | None = None
-        self._companions = list(companions)
+        self._companions, self._columns = list(companions), columns
         if unfinished is None:
             self._begin()
         else:
@@ -187,7 +188,7 @@ class DatasetWriter:
             publish.remove_leftovers(paths)
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            self._log = RowLog(paths.row_log, self._companions)
+            self._log = RowLog(paths.row_log, self._companions, columns=self._columns)
             failing.callback(self._log.close)
             publish.sync_names(paths)
             self._commit(0)

@@ -17,7 +17,9 @@ from PIL import Image
 
 from edgefirst_ros import Dataset, convert, migrate
 from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
 from edgefirst_ros.synthetic import Recipe, messages, write_recording
@@ -318,6 +320,50 @@ def test_versions_meet_in_the_newest(desk, tmp_path):
     rings = found.filter((pl.col("name") == "tuesday") & pl.col("polygon").is_not_null())
     assert len(rings) == len(old) > 0
     assert rings["polygon"][0].explode().to_list() == [v for v in old["mask"][0].to_list() if not math.isnan(v)]
+
+
+def timed(folder, form, **further):
+    """A dataset whose rows have further fields of `timing`, as Arrow or as nested JSON."""
+    parts = made.good()
+    for row in parts.annotations:
+        row["timing"] = row.get("timing") and row["timing"] | further
+    kinds = [
+        *parts.annotation_schema.field("timing").type,
+        *pa.table({name: [one] for name, one in further.items()}).schema,
+    ]
+    place = parts.annotation_schema.get_field_index("timing")
+    parts.annotation_schema = parts.annotation_schema.set(place, pa.field("timing", pa.struct(kinds)))
+    path = made.write(folder, parts)
+    if form == "json":
+        migrate(path.with_suffix(".arrow"), path.with_suffix(".json"))
+        path.with_suffix(".arrow").unlink()
+    return path
+
+
+@pytest.mark.parametrize("form", ["arrow", "json"])
+@pytest.mark.parametrize("end", ["finished", "killed"])
+def test_fields_of_timing_that_no_version_knows_are_merged_and_recovered(tmp_path, monkeypatch, form, end):
+    """The schema document: fields are extensible. A merge that stops before its end is completed with them."""
+    given = [timed(tmp_path / "a", form, wait=7), timed(tmp_path / "b", form, queue="x")]
+    with monkeypatch.context() as stopped:
+        if end == "killed":
+            stopped.setattr(DatasetWriter, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                merge(given, tmp_path / "out", rename=True)
+            recover(tmp_path / "out" / "out")
+        else:
+            merged = merge(given, tmp_path / "out", rename=True)
+            assert (merged.loss, merged.notes) == (False, [])
+    found = pl.read_ipc(tmp_path / "out" / "out.arrow")["timing"].drop_nulls().unique(maintain_order=True).to_list()
+    known = {"load": 1, "preprocess": None, "inference": 2, "decode": 3}
+    assert found == [known | {"wait": 7, "queue": None}, known | {"wait": None, "queue": "x"}]
+
+
+def test_a_field_of_timing_of_two_types_is_refused(tmp_path):
+    given = [timed(tmp_path / "a", "arrow", wait=7), timed(tmp_path / "b", "arrow", wait="x")]
+    with pytest.raises(DatasetError, match=r"timing\.wait is large_string, and int64"):
+        merge(given, tmp_path / "out", rename=True)
+    assert not list((tmp_path / "out").glob("*"))
 
 
 def test_a_reference_that_is_a_companion_elsewhere_has_its_own_stamp(desk, tmp_path):

@@ -64,6 +64,11 @@ class Journals:
         """The last commit that was synced to disk."""
         return max((point for point in self.points if point.synced), key=lambda point: point.samples)
 
+    @property
+    def columns(self) -> pa.Schema:
+        """Columns of the rows of annotations."""
+        return self._annotations.columns
+
     def annotations(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of annotations."""
         return self._annotations.batches()

@@ -34,7 +34,7 @@ from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Rows
+from edgefirst_ros.dataset.tables.rowlog import Rows
 from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import (
     DatasetError,
@@ -68,7 +68,7 @@ class Rebuilt:
     A sample without a picture that shows its stamp gets the time of its member, which is right to 2 s.
     """
 
-    def __init__(self, companions: list[str]) -> None:
+    def __init__(self, companions: list[str], columns: pa.Schema) -> None:
         self.samples = self.annotations = self.unstamped = 0
         self.per_sequence: dict[str, int] = {}
         self._without_picture: dict[tuple[str, int], int] = {}
@@ -77,7 +77,7 @@ class Rebuilt:
         self._in_annotations = FrameSet()
         self._told: dict[tuple[str, int], tuple[Any, ...]] = {}
         """Stamp, size and position by the rows of annotations, of samples that have only these."""
-        self.rows = Rows(ANNOTATION_ROWS)
+        self.rows = Rows(columns)
         self.frames = Rows(schema.journal_schema(schema.frames_columns(companions)))
 
     def know_annotations(self, batch: pa.RecordBatch) -> None:
@@ -510,7 +510,7 @@ class _Recoverer:
             self._finished = FinishedTables(paths, self._limits)
         if self._own is not None:
             report.told_by, self._frame_rows, self._companions = "tables", self._own.frames, self._own.companions
-        rebuilt = Rebuilt(self._companions)
+        rebuilt = Rebuilt(self._companions, self._journals.columns)
         self._collect(rebuilt, verify=verify)
         if not report.members:
             self._nothing()

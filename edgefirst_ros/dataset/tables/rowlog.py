@@ -37,6 +37,20 @@ MemberSum = tuple[str, int, int]
 ANNOTATION_ROWS = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
 """Columns of annotation rows, for all versions that they are sealed to; `pose` is [yaw, pitch, roll] here."""
 
+
+def carry_timing(*further: pa.StructType) -> pa.Schema:
+    """Return `ANNOTATION_ROWS` with the fields of `timing` that no version knows: new ones do not break readers.
+
+    Raises DatasetError where one has two types.
+    """
+    place = ANNOTATION_ROWS.get_field_index("timing")
+    fields = {field.name: field for field in schema.TIMING}
+    for field in (field for kind in further for field in kind):
+        if fields.setdefault(field.name, field).type != field.type:
+            raise DatasetError(f"timing.{field.name} is {field.type}, and {fields[field.name].type} in another table")
+    return ANNOTATION_ROWS.set(place, ANNOTATION_ROWS.field(place).with_type(pa.struct([*fields.values()])))
+
+
 _FORMAT = 1
 _HEAD = struct.Struct("<4I")
 _LENGTHS = struct.Struct("<3I")
@@ -167,10 +181,16 @@ class RowLog:
     Owns: its file; used by the thread that writes the dataset.
     """
 
-    def __init__(self, path: Path, companions: Sequence[str], point: Checkpoint | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        companions: Sequence[str],
+        point: Checkpoint | None = None,
+        columns: pa.Schema = ANNOTATION_ROWS,
+    ) -> None:
         """Create `path` again, replacing a dead writer's file; `point`: continue an existing log after this commit.
 
-        `companions`: those with columns in the table of frames. Raises StorageError.
+        `companions`: those with columns in the table of frames; `columns`: those of batches. Raises StorageError.
         """
         self.path = path
         self.samples = self.rows = self.bytes = 0
@@ -182,7 +202,7 @@ class RowLog:
             self._fd = create_anew(path)
             try:
                 begin = {"format": _FORMAT, "companions": list(companions)}
-                self._write(begin, blobs=[memoryview(ANNOTATION_ROWS.serialize())])
+                self._write(begin, blobs=[memoryview(columns.serialize())])
             except StorageError:
                 self.close()
                 raise
@@ -372,6 +392,9 @@ class LoggedRows:
             self.companions = list(facts["companions"])
             self.frames = Rows(schema.journal_schema(schema.frames_columns(self.companions)), self._folder)
             self._stored = pa.ipc.read_schema(pa.py_buffer(record.blob))
+            timing = self._stored.field("timing").type if "timing" in self._stored.names else schema.TIMING
+            if pa.types.is_struct(timing):
+                self.annotations = Rows(carry_timing(timing), self._folder)
         else:
             raise DatasetError(f"this version knows no record of {', '.join(sorted(facts))[:100]}")
 
@@ -384,7 +407,7 @@ class LoggedRows:
             count()
             stored = pa.ipc.read_record_batch(pa.py_buffer(record.blob), self._stored)
             stored.validate(full=True)
-            batch = cast_rows(stored, ANNOTATION_ROWS)
+            batch = cast_rows(stored, self.annotations.columns)
             if any(found != key for found in keys_of(batch)):
                 raise DatasetError("a sample has rows of another one")
             self.annotations.append_batch(batch)

@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol
@@ -348,6 +348,9 @@ def seal_annotations(
     if version not in schema.WRITABLE:
         raise KeyError(version)
     known = schema.columns(version)
+    first = next(iter(journal()), None)
+    if first is not None and {"timing"} <= known.keys() & set(first.schema.names):
+        known["timing"] = replace(known["timing"], type=first.schema.field("timing").type)
     found = count_columns(journal, known)
     identity = {column.name: 0 for column in known.values() if column.level == "identity"}
     found.filled = identity | found.filled
