@@ -8,21 +8,24 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgefirst_ros import errors, export, report
-    from edgefirst_ros.config import Settings
-    from edgefirst_ros.dataset.merge import merge
-    from edgefirst_ros.dataset.migrate import migrate
-    from edgefirst_ros.dataset.query import Samples
-    from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.dataset.regroup import split
-    from edgefirst_ros.dataset.sample import Sample
-    from edgefirst_ros.dataset.sequences import SequenceCalibration
-    from edgefirst_ros.dataset.validate import validate
-    from edgefirst_ros.export import restore
-    from edgefirst_ros.export.labels.labelling import label
-    from edgefirst_ros.pipeline.conversion import Outcome, convert
-    from edgefirst_ros.report.projection import project
-    from edgefirst_ros.sensors.cube import Cube
+    from edgefirst_ros import errors as errors
+    from edgefirst_ros import export as export
+    from edgefirst_ros import report as report
+    from edgefirst_ros.config import Settings as Settings
+    from edgefirst_ros.dataset.merge import merge as merge
+    from edgefirst_ros.dataset.migrate import migrate as migrate
+    from edgefirst_ros.dataset.query import Samples as Samples
+    from edgefirst_ros.dataset.reader import Dataset as Dataset
+    from edgefirst_ros.dataset.regroup import split as split
+    from edgefirst_ros.dataset.sample import Sample as Sample
+    from edgefirst_ros.dataset.sequences import SequenceCalibration as SequenceCalibration
+    from edgefirst_ros.dataset.validate import validate as validate
+    from edgefirst_ros.export import restore as restore
+    from edgefirst_ros.export.labels.labelling import label as label
+    from edgefirst_ros.pipeline.conversion import Outcome as Outcome
+    from edgefirst_ros.pipeline.conversion import convert as convert
+    from edgefirst_ros.report.projection import project as project
+    from edgefirst_ros.sensors.cube import Cube as Cube
 
 __version__ = "1.0.0"
 _HOMES = {
@@ -46,27 +49,7 @@ _HOMES = {
     "validate": "dataset.validate",
 }
 """Module of each public name; a module of the same name is itself the public object."""
-__all__ = [
-    "Cube",
-    "Dataset",
-    "Outcome",
-    "Sample",
-    "Samples",
-    "SequenceCalibration",
-    "Settings",
-    "__version__",
-    "convert",
-    "errors",
-    "export",
-    "label",
-    "merge",
-    "migrate",
-    "project",
-    "report",
-    "restore",
-    "split",
-    "validate",
-]
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604
 
 
 class CallableModule(ModuleType):

@@ -10,7 +10,7 @@ import functools
 import operator
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -103,14 +103,6 @@ def encode_cloud(
 def points_of(message: PointCloud2) -> NDArray[Any]:
     """Return the points of a message, as `decode_cloud` of its PCD file. Raises MessageError as check_cloud does."""
     return _filled(message, _described(message))
-
-
-def _filled(message: PointCloud2, fields: Sequence[_Field], extra: Sequence[_Field] = ()) -> NDArray[Any]:
-    """Return a table of all points with the message's fields; those of `extra` are not set."""
-    table = np.empty(message.width * message.height, _record([*fields, *extra]))
-    if len(table):
-        _fill(table, message, fields)
-    return table
 
 
 def pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:
@@ -215,11 +207,12 @@ def _in_line(fields: Sequence[_Field], step: int) -> bool:
     return end == step
 
 
-def _fill(table: NDArray[Any], message: PointCloud2, fields: Sequence[_Field]) -> None:
-    """Copy the fields of all points, of any steps and byte order, into the packed table."""
+def _filled(message: PointCloud2, fields: Sequence[_Field], extra: Sequence[_Field] = ()) -> NDArray[Any]:
+    """Return a packed table of all points with the fields, of any steps and byte order, and those of `extra` unset."""
+    table = np.empty(message.width * message.height, _record([*fields, *extra]))
     order = ">" if message.is_bigendian else "<"
     shape, data = (message.height, message.width), message.data.view()
-    for field in fields:
+    for field in fields if len(table) else ():
         size = int(field.kind[1])
         # As unsigned integers, so that no NaN is touched on the way.
         raw: NDArray[Any] = np.ndarray(
@@ -227,40 +220,39 @@ def _fill(table: NDArray[Any], message: PointCloud2, fields: Sequence[_Field]) -
         )
         column = table[field.name].reshape(*shape, field.count)
         column.view(f"<u{size}")[...] = raw
+    return table
 
 
 def _record(fields: Sequence[_Field]) -> np.dtype[Any]:
     return np.dtype([(f.name, "<" + f.kind) if f.count == 1 else (f.name, "<" + f.kind, (f.count,)) for f in fields])
 
 
-def _columns(table: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    for name in table.dtype.names or ():
-        yield table[name]
-
-
 def _text(table: NDArray[Any]) -> bytes:
     """Return one line per point; floats in the shortest form that reads back as the same value."""
-    # In pieces: a number as an object takes ten times its bytes.
-    return b"".join(_lines(table[first : first + PIECE]) for first in range(0, len(table), PIECE))
+    found = []
+    for first in range(0, len(table), PIECE):  # a number as an object takes ten times its bytes
+        words = []
+        for name in table.dtype.names or ():
+            # str of a numpy float is the shortest form of its own width; of the item it would be that of a double.
+            words += [list(map(str, values)) for values in _numbers(table[first : first + PIECE][name])]
+        found.append("".join(" ".join(line) + "\n" for line in zip(*words, strict=True)).encode())
+    return b"".join(found)
 
 
-def _lines(table: NDArray[Any]) -> bytes:
-    words = []
-    for column in _columns(table):
-        # str of a numpy float is the shortest form of its own width; of the item it would be that of a double.
-        words += [list(map(str, values)) for values in (column.T if column.ndim > 1 else [column])]
-    return "".join(" ".join(line) + "\n" for line in zip(*words, strict=True)).encode()
+def _numbers(column: NDArray[Any]) -> Iterable[NDArray[Any]]:
+    """Return the values of a field, of a COUNT above 1 one after the other."""
+    return column.T if column.ndim > 1 else [column]
 
 
 def _from_text(body: bytes, record: np.dtype[Any], points: int) -> NDArray[Any]:
     words = body.split()
-    per_point = sum(_count(record, name) for name in record.names or ())
+    per_point = sum(record[name].itemsize // record[name].base.itemsize for name in record.names or ())
     if len(words) != points * per_point:
         raise ValueError(f"{len(words)} values for {points} points of {per_point}")
     table, first = np.empty(points, record), 0
     for name in record.names or ():
         kind, column = record[name].base, table[name]
-        for values in column.T if column.ndim > 1 else [column]:
+        for values in _numbers(column):
             numbers = words[first::per_point]
             first += 1
             values[...] = np.array(numbers if kind.kind == "f" else list(map(int, numbers)), kind)
@@ -281,7 +273,7 @@ def _load_lzf() -> Any:
 def _compressed(table: NDArray[Any]) -> bytes:
     """Sizes and LZF data: the columns one after the other, as PCL writes them."""
     lzf = _load_lzf()
-    plain = b"".join(column.tobytes() for column in _columns(table))
+    plain = b"".join(table[name].tobytes() for name in table.dtype.names or ())
     # The codec returns None if compression saves no bytes; then literal runs of at most 32 are written.
     packed = (lzf.compress(plain) if plain else b"") or b"".join(
         bytes((len(plain[n : n + 32]) - 1,)) + plain[n : n + 32] for n in range(0, len(plain), 32)
@@ -352,7 +344,3 @@ def _record_of(header: dict[str, list[str]]) -> np.dtype[Any]:
             raise ValueError(f"field {name!r} has size {size}, type {letter} and count {count}")
         fields.append(_Field(name, KINDS[letter] + size, 0, number))
     return _record(fields)
-
-
-def _count(record: np.dtype[Any], name: str) -> int:
-    return record[name].itemsize // record[name].base.itemsize

@@ -11,14 +11,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
-from edgefirst_ros.errors import MessageError, listed
+from edgefirst_ros.errors import MessageError, nearest_first
 from edgefirst_ros.messages import Cubes
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
 from edgefirst_ros.sensors.transforms import BASE, Floats, Place, move_boxes, pose, rotation
@@ -26,8 +25,6 @@ from edgefirst_ros.sensors.transforms import BASE, Floats, Place, move_boxes, po
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
     from edgefirst.schemas.edgefirst_msgs import Detect, DetectBox, Mask, MaskBox, Model
-
-MOST_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +81,7 @@ def unknown_labels(labels: Sequence[str], label_map: Mapping[str, str]) -> str:
     unknown = [name for name in label_map if name not in labels]
     if not unknown:
         return ""
-    near = sorted(labels, key=lambda label: -SequenceMatcher(None, unknown[0], label).ratio())
-    return f"label_map: the model has no label {unknown[0]!r}; it has {listed(near, MOST_LISTED)}"
+    return f"label_map: the model has no label {unknown[0]!r}; it has {nearest_first(unknown[0], labels)}"
 
 
 def rows_of_model(
@@ -161,7 +157,9 @@ def rows_of_boxes3d(
     dropped: Counter[str] = Counter()
     for n, box in enumerate(message.boxes):
         sides = (box.distance, -box.center_x, -box.center_y, box.width, box.width, box.height)
-        name = _class_name(box.label, context)
+        name = box.label
+        if name not in context.classes and name.isdecimal() and len(name) <= 4 and int(name) < len(context.classes):
+            name = context.classes[int(name)]  # a class that is reported by its number
         label = context.label_map.get(name, name)
         fault = _fault(box, sides, label, context)
         if fault is not None:
@@ -226,13 +224,6 @@ def _own_uuid(track: str) -> str | None:
 
 def _made_uuid(name: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
-
-
-def _class_name(label: str, context: Context) -> str:
-    """Return the name of a class that is reported by its number; any other label as it is."""
-    if label in context.classes or not label.isdecimal() or len(label) > 4 or int(label) >= len(context.classes):
-        return label
-    return context.classes[int(label)]
 
 
 def _fault(box: DetectBox, sides: Sequence[float], label: str, context: Context) -> str | None:

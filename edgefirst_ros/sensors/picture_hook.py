@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import HOOK
-from edgefirst_ros.errors import MessageError, UsageError
+from edgefirst_ros.errors import MessageError, UsageError, nearest_first
 
 LONGEST = 200
 """Most characters of the function's error."""
@@ -86,9 +85,9 @@ def load_hook(name: str) -> PictureHook:
     function = getattr(module, wanted, None)
     if not callable(function):
         there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        near = [*get_close_matches(wanted, there, 3, 0.4), *there]
-        listed = ", ".join(list(dict.fromkeys(near))[:10]) or "none"
-        raise UsageError(f"picture_hook {name}: {place} has no function {wanted}; known: {listed}")
+        raise UsageError(
+            f"picture_hook {name}: {place} has no function {wanted}; known: {nearest_first(wanted, there)}"
+        )
     return PictureHook(name, function, _version(module))
 
 

@@ -56,14 +56,6 @@ def codec_of(form: str) -> str:
         raise MessageError(UNDECODABLE, f"video format {form!r}; expected h264 or h265") from None
 
 
-def is_video(form: str) -> bool:
-    """True if a `format` is that of video."""
-    try:
-        return bool(codec_of(form))
-    except MessageError:
-        return False
-
-
 # ---- messages ----------------------------------------------------------------------------------
 class Parsed(Protocol):
     """A parsed message of a camera."""
@@ -119,11 +111,11 @@ class VideoMessage(NamedTuple):
 
     @property
     def entry(self) -> bool:
-        return self.headers is not None and self.headers.entry
+        return self.headers is not None and self.headers.picture is not None and self.headers.picture.entry
 
     @property
     def closed(self) -> bool:
-        return self.headers is not None and self.headers.closed
+        return self.headers is not None and self.headers.picture is not None and self.headers.picture.closed
 
     def as_first(self) -> VideoMessage:
         if not self.lacking or self.headers is None:
@@ -197,9 +189,11 @@ class CompressedParser:
 
     def __call__(self, message: Message) -> StillMessage | VideoMessage:
         content = decode(message)
-        if is_video(content.format):
-            return self._video.parse(content.format, content.data.view())
-        return StillMessage(content, content.format)
+        try:
+            codec_of(content.format)
+        except MessageError:
+            return StillMessage(content, content.format)
+        return self._video.parse(content.format, content.data.view())
 
 
 class TileParser:

@@ -54,16 +54,6 @@ class UnitHeaders(NamedTuple):
     """None where it has no picture, or its headers cannot be read."""
     damaged: bool = False
 
-    @property
-    def entry(self) -> bool:
-        """True if decoding can start with it."""
-        return self.picture is not None and self.picture.entry
-
-    @property
-    def closed(self) -> bool:
-        """True if decoding can start with it, and no later unit refers to an earlier one."""
-        return self.picture is not None and self.picture.closed
-
 
 class Bits:
     """Bits and Exp-Golomb codes of a NAL unit, emulation prevention removed."""

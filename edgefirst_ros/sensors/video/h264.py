@@ -117,13 +117,18 @@ class H264Tracker(Tracker):
         self._recovery_order: int | None = None  # pictures of lower order are leading ones
 
     def _follow(self, picture: H264Slice) -> tuple[str | None, bool]:
-        order = self._picture_order(picture)
+        order = picture.order
+        if order is not None and not picture.keyframe:  # only its lowest bits are sent
+            half = 1 << picture.order_bits - 1
+            order = self._order + (order - self._order + half) % (2 * half) - half
         if picture.keyframe:
             self._recovery_order = None
             self._enter(closed=True)
         else:
-            if self._reference_missing(picture):
-                self._break()
+            due = ((self._frame_number or 0) + 1) % (1 << picture.frame_number_bits)
+            known = self._frame_number is None or picture.gaps_allowed or picture.frame_number == due
+            if not known and not (picture.field and picture.frame_number == self._frame_number):
+                self._break()  # a reference is missing
             if picture.recovery:
                 self._recovery_order = order
                 self._enter(closed=False)
@@ -136,19 +141,6 @@ class H264Tracker(Tracker):
             self._frame_number = picture.frame_number
             self._order = order or 0
         return self._leading_state if leading else self._state, leading
-
-    def _reference_missing(self, picture: H264Slice) -> bool:
-        if self._frame_number is None or picture.gaps_allowed:
-            return False
-        due = (self._frame_number + 1) % (1 << picture.frame_number_bits)
-        return picture.frame_number != due and not (picture.field and picture.frame_number == self._frame_number)
-
-    def _picture_order(self, picture: H264Slice) -> int | None:
-        """Picture order count of type 0; None of the other types, which have no leading pictures to identify."""
-        if picture.order is None or picture.keyframe:
-            return picture.order
-        half = 1 << picture.order_bits - 1
-        return self._order + (picture.order - self._order + half) % (2 * half) - half
 
 
 def _recovers_at_once(nal: bytes) -> bool:
@@ -184,8 +176,11 @@ def _sequence_set(nal: bytes) -> tuple[int, _SequenceSet]:
         bits.read(1)
         if bits.read(1):
             for index in range(12 if chroma == 3 else 8):
-                if bits.read(1):
-                    _skip_scaling_list(bits, 16 if index < 6 else 64)
+                last = following = 8 if bits.read(1) else 0
+                for _ in range(16 if index < 6 else 64):
+                    if following:
+                        following = (last + bits.signed()) % 256
+                    last = following or last
     frame_number_bits = bits.golomb() + 4
     order_type = bits.golomb()
     order_bits = 0
@@ -205,11 +200,3 @@ def _sequence_set(nal: bytes) -> tuple[int, _SequenceSet]:
         raise ValueError("no sequence parameter set")
     frames_only = bool(bits.read(1))
     return number, _SequenceSet(nal.rstrip(b"\0"), frame_number_bits, order_bits, gaps_allowed, frames_only, separate)
-
-
-def _skip_scaling_list(bits: Bits, size: int) -> None:
-    last = following = 8
-    for _ in range(size):
-        if following:
-            following = (last + bits.signed()) % 256
-        last = following or last

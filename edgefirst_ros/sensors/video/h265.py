@@ -52,7 +52,7 @@ class H265Headers(HeaderReader):
             return None
         if kind == 33:
             self._sub_layers = bool(nal[2] >> 1 & 7)
-            self._take_sequence_set(nal_head(data, begin, PARAMETER_BYTES))
+            self._add_sequence_set(nal_head(data, begin, PARAMETER_BYTES))
         elif kind == 34:
             with contextlib.suppress(ValueError):  # the decoder reports it where it is used
                 bits = Bits(nal[2:])
@@ -75,7 +75,7 @@ class H265Headers(HeaderReader):
             ends_sequence=ends,
         )
 
-    def _take_sequence_set(self, nal: bytes) -> None:
+    def _add_sequence_set(self, nal: bytes) -> None:
         with contextlib.suppress(ValueError):  # the decoder reports it where it is used
             bits = Bits(nal[2:])
             bits.read(4)

@@ -472,7 +472,10 @@ class GopReader:
         """Make a picture available to requests, once space is free."""
         gop = unit.gop
         with self._taken:
-            while self._is_full(gop) and not self._closed and self._can_wait(gop):
+            while gop.held > AHEAD_BYTES or self._held > AHEAD_BYTES * self._threads:
+                asked = self._asked  # waits for a picture that must come without this GOP going on
+                if self._closed or asked is gop or (asked is not None and asked.state is _GopState.QUEUED):
+                    break
                 self._taken.wait()
             unit.outcome = None if unit.finished else found
             if not unit.finished:
@@ -481,13 +484,6 @@ class GopReader:
                 self._held += size_of(found)
                 if gop is self._asked:
                     self._given.notify_all()
-
-    def _is_full(self, gop: _Gop) -> bool:
-        return gop.held > AHEAD_BYTES or self._held > AHEAD_BYTES * self._threads
-
-    def _can_wait(self, gop: _Gop) -> bool:
-        """Return whether the picture that is waited for, if any, comes without this GOP going on."""
-        return self._asked is None or (self._asked is not gop and self._asked.state is not _GopState.QUEUED)
 
 
 def size_of(found: Any) -> int:
