@@ -369,14 +369,6 @@ class Capture:
         self._current = _Full(keep + max(keep // 10, LEAST_ROOM), paused)
         self._on_event(f"the disk is full: recording begins again once {self._current.needed} bytes are free")
 
-    def _begin_again(self, full: _Full, now: int) -> None:
-        """Start a dataset if space is free, once the last one is completed."""
-        if full.paused or self._completing or now - self._looked < SECOND:
-            return
-        self._looked = now
-        if free_bytes(Path(self._live.out)) >= full.needed:
-            self._start(now)
-
     # ---- messages and time ---------------------------------------------------------------
     def _arrive(self, arrival: Arrival) -> None:
         message = arrival.message
@@ -412,8 +404,11 @@ class Capture:
         while self._ending and self._ending[0][0] <= now:
             self._complete(self._ending.pop(0)[1])
         self._settle()
-        if isinstance(self._current, _Full):
-            self._begin_again(self._current, now)
+        full = self._current
+        if isinstance(full, _Full) and not full.paused and not self._completing and now - self._looked >= SECOND:
+            self._looked = now
+            if free_bytes(Path(self._live.out)) >= full.needed:
+                self._start(now)
         if isinstance(current, _Recording) and now - self._looked >= SECOND:
             self._looked = now
             current.dataset.flush()
@@ -439,18 +434,16 @@ class Capture:
         if current.paused:
             current.dataset.push(arrival)
             return
-        if arrival.entry and current.split_since is None and self._full(current.dataset):
-            current.split_since = arrival.now
+        if arrival.entry and current.split_since is None:
+            live, dataset = self._live, current.dataset
+            long = live.max_seconds and time.monotonic() - dataset.began >= live.max_seconds
+            if long or (live.max_bytes and dataset.bytes >= live.max_bytes):
+                current.split_since = arrival.now
         since = current.split_since
         if since is not None and (arrival.closed or (arrival.entry and arrival.now - since > OPEN_SPLIT)):
             self._change_over(current.dataset, arrival)
         else:
             current.dataset.push(arrival)
-
-    def _full(self, dataset: CaptureDataset) -> bool:
-        live = self._live
-        long = live.max_seconds and time.monotonic() - dataset.began >= live.max_seconds
-        return bool(long or (live.max_bytes and dataset.bytes >= live.max_bytes))
 
     def _change_over(self, dataset: CaptureDataset, arrival: Arrival) -> None:
         """Start a new dataset with this keyframe; the old one still receives messages that its last frames may need."""

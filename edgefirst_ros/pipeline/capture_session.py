@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.pipeline.capture import Capture, Results
 from edgefirst_ros.pipeline.upload import Uploader
-from edgefirst_ros.sources.live import CameraWait, ChosenTopics, LiveSource, Log, TilingTransport, Transport
+from edgefirst_ros.sources.live import CameraWait, JoiningTransport, LiveSource, Log, Transport
 
 
 def load_capture(
@@ -106,7 +106,7 @@ class CaptureSession:
         self._uploader = _uploader(settings, live, log)
         self.settings = settings
         self.live = live
-        self._transport = TilingTransport(ChosenTopics(transport, live.topics) if live.topics else transport)
+        self._transport = JoiningTransport(transport, live.topics or ())
         self._namespace = namespace.strip("/")
         self._host = "-".join([host, *filter(None, self._namespace.split("/"))])
         self._log = log

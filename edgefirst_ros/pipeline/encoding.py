@@ -33,23 +33,6 @@ Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
 """Annotation rows, and for each topic how many results were dropped, by reason."""
 
 
-def context_of(settings: Settings, facts: SequenceFacts, frame: int, size: tuple[int, int] | None) -> Context:
-    """Return the context of a frame's results: sequence, frame, picture size, and the settings for them."""
-    classes = facts.calibration.labels or ()
-    return Context(
-        facts.name,
-        frame,
-        size,
-        mapped_labels(classes, settings.label_map) or (),
-        classes,
-        settings.min_score,
-        settings.label_map,
-        settings.masks or settings.polygons,
-        settings.masks and settings.schema_version != "2025.10",  # its masks are outlines of one object
-        facts.place_of,
-    )
-
-
 def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
     """Return all rows of a frame: 2D boxes with their masks, semantic masks, 3D boxes."""
     rows: list[dict[str, object]] = []
@@ -156,7 +139,19 @@ class SampleEncoder:
         settings = self._settings if masks else self._without_masks
         facts = self._facts
         size = picture.size if picture is not None else facts.calibration.size if masks else None
-        context = context_of(settings, facts, frame.number, size)
+        classes = facts.calibration.labels or ()
+        context = Context(
+            facts.name,
+            frame.number,
+            size,
+            mapped_labels(classes, settings.label_map) or (),
+            classes,
+            settings.min_score,
+            settings.label_map,
+            settings.masks or settings.polygons,
+            settings.masks and settings.schema_version != "2025.10",  # its masks are outlines of one object
+            facts.place_of,
+        )
         return self._submit(functools.partial(rows_of_results, frame, context, settings))
 
     def _image(self, picture: Picture) -> tuple[Buffer, str | None]:

@@ -326,13 +326,15 @@ class Walked:
         unknown = ""
         if calibration.labels is not None:
             unknown = unknown_labels(calibration.labels, settings.label_map)
+        own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
+        largest = max((nanoseconds(settings.tolerance), *own))  # of companions, boxes and masks
         return FirstPass(
             recording,
             self.topics,
             roles,
             base,
             calibration,
-            segments.overlapping(_largest_tolerance(settings, roles)),
+            segments.overlapping(largest),
             segments.preceded(nanoseconds(settings.max_gap)),
             len(segments.spans),
             frozenset(topic for topic, of in {roles.reference: sequence, **cameras}.items() if of.numbered()),
@@ -361,12 +363,6 @@ def describe_damage(damage: Sequence[Damage]) -> str:
         return ""
     what = "cut" if any("cut" in one.what for one in damage) else "damaged"
     return f"the recording is {what}: {'; '.join(map(str, damage[:3]))}; "
-
-
-def _largest_tolerance(settings: Settings, roles: Roles) -> int:
-    """Return the largest tolerance of all aligned topics, ns: of companions, boxes and masks."""
-    own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
-    return max((nanoseconds(settings.tolerance), *own))
 
 
 def walk(

@@ -54,7 +54,8 @@ class ModelResults:
         """`tolerance`: largest distance of a mask's stamp from that of its boxes; both in ns."""
         self._lookahead = lookahead
         self._results: OrderedDict[Joint, _Result] = OrderedDict()
-        self._masks: Aligner[_Result, SensorMessage] = Aligner({MASK: Stream(tolerance, reuse=False)}, lookahead)
+        self.masks: Aligner[_Result, SensorMessage] = Aligner({MASK: Stream(tolerance, reuse=False)}, lookahead)
+        """Masks without a header, to be added, and the results that they join."""
         self._boxes = 0
         self._taken: OrderedDict[Joint, None] = OrderedDict()
         self._came: OrderedDict[int, int] = OrderedDict()
@@ -83,15 +84,11 @@ class ModelResults:
         self._results.setdefault(join, result)
         if mask_stamp is not None:
             self._boxes += 1
-            self._masks.add_frame(mask_stamp, self._boxes, now, result, epoch=epoch)
-
-    def add_mask(self, stamp: int, message: SensorMessage, now: int, epoch: int) -> None:
-        """Add a mask without a header."""
-        self._masks.add(MASK, stamp, now, message, epoch)
+            self.masks.add_frame(mask_stamp, self._boxes, now, result, epoch=epoch)
 
     def advance(self, now: int | None) -> None:
         """Join masks to the results whose masks must have come by `now`, ns; None: all."""
-        for boxes in self._masks.release(now):
+        for boxes in self.masks.release(now):
             near = boxes.nearest[MASK]
             boxes.item.message.mask, boxes.item.complete = near.item if near is not None else None, True
 
@@ -293,7 +290,7 @@ class FrameBuilder:
         if topic == roles.model:
             self._push_result(message, content, stamp, now)
         if topic == roles.masks:
-            self._results.add_mask(_published(message), SensorMessage(topic, content, stamp), now, epoch)
+            self._results.masks.add(MASK, _published(message), now, SensorMessage(topic, content, stamp), epoch)
         if topic == roles.boxes3d:
             if isinstance(content, Cubes):  # of the picture with the same stamp
                 stamp += offsets[self._own]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.storage.space import free_bytes
-from edgefirst_ros.dataset.verdict import GAP_PERIODS, SILENT, THRESHOLDS, Check, coverage_of, replaced_clocks, skew_of
+from edgefirst_ros.dataset.verdict import GAP_PERIODS, SILENT, THRESHOLDS, coverage_of, replaced_clocks, skew_of
 from edgefirst_ros.errors import StorageError, counted
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.pipeline.capture_session import CaptureSession
@@ -202,9 +202,9 @@ class Health:
             faults.append(f"{counted(state.lost, 'message')} lost on the way")
         if state.guessed:
             faults.append(f"about {counted(state.guessed, 'message')} lost on the way, by gaps of their stamps")
-        faults += [
-            f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS and _tells(number, state)
-        ]
+        for reason, number in dropped.items():
+            if reason in LOSS and THRESHOLDS["loss"].level(number / max(state.received, number, 1)):
+                faults.append(f"{reason}: {number}")
         return (HealthLevel.WARN if faults else HealthLevel.OK), "; ".join(faults)
 
     def dataset(self, facts: Mapping[str, Any], topics: list[Status], out: str) -> Status:
@@ -227,7 +227,14 @@ class Health:
             failure = facts.get("upload", {}).get("failure")
             faults = [f"upload: {failure}"] if failure else []
             faults += [f"something is wrong with {', '.join(troubled)}"] if troubled else []
-            faults += [f"{one.key} of {one.place}: {one.found}" for one in drive_of(facts) if one.level]
+            checks = list(replaced_clocks(facts.get("time_base", {})))
+            if facts.get("samples", 0) >= FEWEST:
+                for sensor, one in facts.get("companions", {}).items():
+                    checks += (
+                        coverage_of(sensor, one["coverage"]),
+                        skew_of(sensor, one["p95_skew_s"], one["tolerance_s"]),
+                    )
+            faults += [f"{one.key} of {one.place}: {one.found}" for one in checks if one.level]
             if faults:
                 level, text = HealthLevel.WARN, "; ".join([text, *faults])
         values = {
@@ -249,15 +256,6 @@ class Health:
         return Status(level, f"{self._node}: dataset", text, values)
 
 
-def drive_of(facts: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield the checks of the verdict that can be judged before the dataset is finished."""
-    yield from replaced_clocks(facts.get("time_base", {}))
-    if facts.get("samples", 0) >= FEWEST:
-        for sensor, one in facts.get("companions", {}).items():
-            yield coverage_of(sensor, one["coverage"])
-            yield skew_of(sensor, one["p95_skew_s"], one["tolerance_s"])
-
-
 def _monotonic() -> float:
     return time.monotonic()
 
@@ -267,11 +265,6 @@ def _sensor_of(state: TopicState) -> str:
     name = known_name(state.delivered_as, state.schema)
     keys = (sensor.key for sensor in SENSORS for topic in sensor.topics if topic.name == name)
     return next(keys, state.delivered_as)
-
-
-def _tells(lost: int, state: TopicState) -> bool:
-    """True if so many lost messages exceed the threshold of the verdict."""
-    return bool(THRESHOLDS["loss"].level(lost / max(state.received, lost, 1)))
 
 
 def _room(out: Path) -> int | str:

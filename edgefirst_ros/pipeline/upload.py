@@ -100,7 +100,10 @@ class Uploader:
                 self._refused[paths.name] = str(error)
                 self._log.error(f"upload: {error}")
                 continue
-            _write_note(paths, str(self._to))
+            with Replacement(_note(paths), action="write") as note:
+                with note.writing() as file:
+                    file.write(json.dumps({"to": str(self._to), "files": _files(paths)}).encode())
+                note.put_in_place()
             self._sent += 1
             self._log.info(f"upload: {paths.name} is at {self._to}{'' if self._keep else ', and removed here'}")
             self._waiting -= 1
@@ -143,13 +146,6 @@ def _is_noted(paths: DatasetPaths) -> bool:
         return all(noted.get(name) == known for name, known in _files(paths).items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-
-
-def _write_note(paths: DatasetPaths, to: str) -> None:
-    with Replacement(_note(paths), action="write") as replacement:
-        with replacement.writing() as file:
-            file.write(json.dumps({"to": to, "files": _files(paths)}).encode())
-        replacement.put_in_place()
 
 
 def _remove(paths: DatasetPaths) -> None:

@@ -231,7 +231,11 @@ class LiveSource:
         self._types: dict[str, tuple[str, ...]] = {}
         self._names: dict[str, str] = {}
         self._parts: dict[str, str] = {}  # topic -> the name under which it is delivered
-        self._late = _LateTopics()
+        self._offered: dict[str, str] | None = None
+        """The topics at the last refresh; None if the roles have changed since."""
+        self._late: dict[str, str | None] = {}
+        """{field of Roles: topic that came late and would get it}."""
+        self._settling = Settling()
         self._foreign = Settling()  # topics of a camera that may still come
         self.states: dict[str, TopicState] = {}
         self.unused: dict[str, str] = {}
@@ -352,27 +356,27 @@ class LiveSource:
 
     def _give_late_parts(self, topics: dict[str, str], now: float) -> dict[str, str]:
         """Assign roles to topics that came late, once these have settled; returns the topics that are too late."""
-        roles, late, used = self._roles, self._late, {*self._parts, *self._parts.values()}
-        if topics != late.seen:
-            late.seen = topics
-            late.parts = late_parts(roles, topics, self._settings, used)
-        fixed = {part for part in late.parts if getattr(roles, part) in used}
+        roles, used = self._roles, {*self._parts, *self._parts.values()}
+        if topics != self._offered:
+            self._offered = topics
+            self._late = late_parts(roles, topics, self._settings, used)
+        fixed = {part for part in self._late if getattr(roles, part) in used}
         if "model" in fixed:
             fixed.add("masks")  # they are the other results'
-        changes = {part: topic for part, topic in late.parts.items() if part not in fixed}
+        changes = {part: topic for part, topic in self._late.items() if part not in fixed}
         named = {part: t for part, t in changes.items() if t not in topics or known_name(t, topics[t])}
         if not changes:
-            late.settling = Settling()
-        elif late.settling.look(topics, now, guessed=not named):
+            self._settling = Settling()
+        elif self._settling.look(topics, now, guessed=not named):
             for part, topic in (named or changes).items():
                 if topic in topics:
                     self._log.info(f"{topic} came late and is recorded as {part} from now on")
                 setattr(roles, part, topic)
             self._expect(topics)
-            late.seen = None
+            self._offered = None
         return {
             topic: f"not recorded as {part}: that was {getattr(roles, part)} so far, and cannot change any more"
-            for part, topic in late.parts.items()
+            for part, topic in self._late.items()
             if topic in topics and getattr(roles, part) in used
         }
 
@@ -381,46 +385,16 @@ class LiveSource:
         self._transport.close()
 
 
-@dataclass(slots=True)
-class _LateTopics:
-    """Topics that appeared after the roles were assigned."""
-
-    seen: dict[str, str] | None = None
-    """The topics at the last refresh; None if the roles have changed since."""
-    parts: dict[str, str | None] = field(default_factory=dict)
-    """{field of Roles: topic that would get it}."""
-    settling: Settling = field(default_factory=Settling)
-
-
-class ChosenTopics(Transport):
-    """A transport around another one that offers chosen topics only."""
-
-    def __init__(self, transport: Transport, topics: Iterable[str]) -> None:
-        """`topics`: names, or regular expressions that fit the whole of them, with or without the leading slash."""
-        self._transport = transport
-        self._chosen = re.compile("|".join(f"(?:/?{topic.removeprefix('/')})" for topic in topics))
-
-    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
-        offers = self._transport.look(expected)
-        fits = self._chosen.fullmatch
-        names = {topic: (name, kind) for topic, (name, kind) in offers.names.items() if fits(topic) or fits(name)}
-        return Offers(names, {name: what for name, what in offers.mixed.items() if fits(name)})
-
-    def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
-        return self._transport.listen(state, arrive, once=once)
-
-    def close(self) -> None:
-        self._transport.close()
-
-
-class TilingTransport(Transport):
-    """A transport around another one that presents its tiles as one topic.
+class JoiningTransport(Transport):
+    """A transport around another one that offers chosen topics only, and presents its tiles as one topic.
 
     Owns: one thread calls `look`, `listen` and `close`; tiles come in any, and are joined under the lock.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, chosen: Iterable[str] = ()) -> None:
+        """`chosen`: names, or regular expressions that fit the whole of them, with or without slash; empty: all."""
         self._transport = transport
+        self._chosen = re.compile("|".join(f"(?:/?{topic.removeprefix('/')})" for topic in chosen) or ".*")
         self._names: dict[str, str] = {}
         """Topics of tiles -> their names in the system."""
         self._parts: dict[str, TopicState] = {}
@@ -437,7 +411,10 @@ class TilingTransport(Transport):
         }
         offers = self._transport.look({**expected, **parts})
         names: dict[str, tuple[str, str]] = {}
+        fits = self._chosen.fullmatch
         for topic, (name, schema) in offers.names.items():
+            if not fits(topic) and not fits(name):
+                continue
             whole = whole_of(topic, schema)
             if whole is None:
                 names[topic] = name, schema
@@ -445,7 +422,7 @@ class TilingTransport(Transport):
             self._names[topic] = name
             if whole[1] == 0:
                 names[whole[0]] = name, TILED
-        return Offers(names, offers.mixed)
+        return Offers(names, {name: what for name, what in offers.mixed.items() if fits(name)})
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
         """Subscribe a topic, as `Transport.listen` says; one of tiles by all that exist."""

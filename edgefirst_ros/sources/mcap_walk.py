@@ -10,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -401,7 +402,8 @@ class McapWalk:
         left = self.size - position - HEAD.size
         opcode, length = HEAD.unpack_from(head) if left >= 0 else (head[0], 0)
         if opcode == 0:
-            if self._zeros(file, position):
+            file.seek(position)
+            if not any(block.strip(b"\0") for block in iter(partial(file.read, 1 << 20), b"")):
                 self._damaged(position, "only zeros from here on", loss=False)
                 return 0
             self._damaged(position, "no record here")
@@ -441,13 +443,6 @@ class McapWalk:
 
     def _damaged(self, position: int, what: str, *, loss: bool = True) -> None:
         self.damage.append(Damage(position, what, loss))
-
-    def _zeros(self, file: BinaryIO, position: int) -> bool:
-        file.seek(position)
-        while block := file.read(1 << 20):
-            if block.strip(b"\0"):
-                return False
-        return True
 
     def _resume(self, file: BinaryIO, position: int) -> int:
         """Return the distance from `position` to the next chunk after the data read for certain; 0 without one."""

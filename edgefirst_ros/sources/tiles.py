@@ -29,15 +29,6 @@ def whole_of(topic: str, schema: str) -> tuple[str, int] | None:
     return f"{topic.removesuffix(name)}{TILES[0]}", TILES.index(name)
 
 
-def with_whole(topics: Mapping[str, str]) -> dict[str, str]:
-    """Return topics and their types with those of tiles as one."""
-    found = {}
-    for topic, schema in topics.items():
-        whole = whole_of(topic, schema)
-        found[topic if whole is None else whole[0]] = schema if whole is None else TILED
-    return found
-
-
 @dataclass(slots=True)
 class _Pending:
     """A stamp with missing tiles."""
@@ -151,7 +142,11 @@ class TiledRecording(Recording):
 
     @property
     def topics(self) -> Mapping[str, str]:
-        return with_whole(self._recording.topics)
+        found = {}
+        for topic, schema in self._recording.topics.items():
+            whole = whole_of(topic, schema)
+            found[topic if whole is None else whole[0]] = schema if whole is None else TILED
+        return found
 
     @property
     def channels(self) -> Mapping[int, Channel]:

@@ -7,7 +7,6 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,14 +36,6 @@ MODELS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed"
 """Topics of the model's results: until one has come, any may."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Listened:
-    """The subscription of a topic in use, and the topic's plain name."""
-
-    name: str
-    subscription: Any
-
-
 class ZenohTransport(Transport):
     """Discovers publishers by their tokens, and those without tokens by their messages.
 
@@ -70,7 +61,8 @@ class ZenohTransport(Transport):
         self._lock = threading.Lock()
         self._intake: Intake | None = None
         self._candidates: dict[str, list[Any]] = {}
-        self._listened: dict[str, _Listened] = {}
+        self._listened: dict[str, tuple[str, Any]] = {}
+        """{key in use: its plain name and subscription}."""
         self._doubled: list[Lane] = []  # two subscriptions bring them, until the next look
         self._settled: list[tuple[float, Lane]] = []  # with the time when the others ended
         direct = partial(self._zenoh.handlers.Callback, indirect=False)
@@ -133,7 +125,7 @@ class ZenohTransport(Transport):
     def _expected_names(self, expected: Iterable[str]) -> set[str]:
         """Plain names of topics that may still come, once the roles are assigned."""
         names = {plain_name(topic) for topic in expected}
-        heard = {listened.name for listened in self._listened.values()}
+        heard = {name for name, _ in self._listened.values()}
         if self._settings.model_topic is None and names & {*MODELS} and not heard & {*MODELS}:
             names |= {*MODELS}
         return names - heard
@@ -192,14 +184,14 @@ class ZenohTransport(Transport):
             name = plain_name(state.delivered_as)
             self._doubled.append(intake.listen(key, name, state, arrive, Gaps(by_stamps=not once)))
             subscription = self._subscribe(key, name, intake, kept=once and publishers > 0)
-            self._listened[key] = _Listened(name, subscription)
+            self._listened[key] = name, subscription
         state.heard_of(max(1, publishers))
         return True
 
     def close(self) -> None:
         """End all subscriptions once their messages are handed on; others may follow."""
-        for listened in self._listened.values():
-            listened.subscription.undeclare()
+        for _, subscription in self._listened.values():
+            subscription.undeclare()
         for subscription in itertools.chain.from_iterable(self._candidates.values()):
             subscription.undeclare()
         self._listened, self._candidates, self._doubled, self._settled = {}, {}, [], []

@@ -80,16 +80,6 @@ class _Buffer(Generic[C]):
             at = bisect.bisect_left(self.keys, self.arrivals.popleft()[1])
             del self.keys[at], self.items[at]
 
-    def nearest(self, stamp: int, tolerance: int) -> Companion[C] | None:
-        """Return the nearest message within the tolerance, of equally near ones the earlier; None without one."""
-        above = bisect.bisect_left(self.keys, (stamp, -1))
-        found = self.items[above] if above < len(self.items) else None
-        if above:
-            before = self.keys[above - 1][0]
-            if found is None or stamp - before <= found.stamp - stamp:
-                found = self.items[bisect.bisect_left(self.keys, (before, -1))]  # of equal stamps the first that came
-        return found if found is not None and abs(found.stamp - stamp) <= tolerance else None
-
     def outward(self, stamp: int, tolerance: int) -> Iterator[Companion[C]]:
         """Yield the messages within the tolerance, nearest first, of equally near ones the earlier."""
         above = bisect.bisect_left(self.keys, (stamp, -1))
@@ -118,7 +108,9 @@ class Aligner(Generic[F, C]):
     def __init__(self, streams: Mapping[str, Stream], lookahead: int) -> None:
         self.streams = streams
         self.lookahead = lookahead
-        self.max_skew = max((_max_skew(s) for s in streams.values()), default=0)
+        # Without reuse another frame may be nearer to a message.
+        farthest = (max(s.tolerance + abs(s.offset), 0 if s.reuse else 2 * s.tolerance) for s in streams.values())
+        self.max_skew = max(farthest, default=0)
         """Largest distance of a companion from the frames that it decides about, ns."""
         self.closest: dict[str, int] = {}
         """{stream: least distance beyond the tolerance of a message from a frame without one, ns}."""
@@ -165,15 +157,13 @@ class Aligner(Generic[F, C]):
                 buffer = self._buffers.get((name, frame.epoch))
                 if buffer is None:
                     frame.nearest[name] = None
-                elif stream.reuse and not stream.alternatives:
-                    frame.nearest[name] = buffer.nearest(frame.stamp, stream.tolerance)
-                else:
-                    outward = buffer.outward(frame.stamp, stream.tolerance)
-                    own = (c for c in outward if stream.reuse or self._belongs(c, frame))
-                    frame.nearest[name] = next(own, None)
-                    if stream.alternatives:
-                        frame.others[name] = list(itertools.islice(own, MOST_ALTERNATIVES))
-                near = None if buffer is None or frame.nearest[name] else buffer.nearest(frame.stamp, 1 << 62)
+                    continue
+                outward = buffer.outward(frame.stamp, stream.tolerance)
+                own = (c for c in outward if stream.reuse or self._belongs(c, frame))
+                frame.nearest[name] = next(own, None)
+                if stream.alternatives:
+                    frame.others[name] = list(itertools.islice(own, MOST_ALTERNATIVES))
+                near = None if frame.nearest[name] else next(buffer.outward(frame.stamp, 1 << 62), None)
                 if near is not None and (away := abs(near.stamp - frame.stamp)) > stream.tolerance:
                     frame.outside[name] = near
                     self.closest[name] = min(away, self.closest.get(name, away))
@@ -201,12 +191,6 @@ class Aligner(Generic[F, C]):
                 del self._buffers[key]
         for frames in self._frames.values():
             frames.forget(oldest - 2 * (self.max_skew + self.lookahead))
-
-
-def _max_skew(stream: Stream) -> int:
-    """Return the largest distance from a frame's stamp of messages that decide about its companion, ns."""
-    skew = stream.tolerance + abs(stream.offset)
-    return skew if stream.reuse else max(skew, 2 * stream.tolerance)  # another frame may be nearer to the message
 
 
 BIN = 100_000

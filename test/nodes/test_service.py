@@ -16,7 +16,7 @@ from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.nodes.service import Service, VerbLog, describe_status
 from edgefirst_ros.pipeline import health
 from edgefirst_ros.pipeline.capture_session import SessionState, _Capturing, load_capture
-from edgefirst_ros.sources.live import ChosenTopics, Offers
+from edgefirst_ros.sources.live import JoiningTransport, Offers
 
 
 class Session:
@@ -297,7 +297,7 @@ def test_ages_are_those_of_the_given_clock(service, monkeypatch):
 def test_only_chosen_topics_are_offered(chosen, kept):
     names = {name: (name, "x") for name in ("/camera/h264", "/radar/cube", "/radar/targets")}
     offers = Offers(names | {"/gps": ("/front/gps" if "/front/gps" in chosen else "/gps", "x")})
-    assert set(ChosenTopics(SimpleNamespace(look=lambda expected: offers), chosen).look({}).names) == kept
+    assert set(JoiningTransport(SimpleNamespace(look=lambda expected: offers), chosen).look({}).names) == kept
 
 
 def test_a_wrong_pattern_of_topics_is_refused():

@@ -2,7 +2,7 @@
 """Results of the model: which frame each joins, and for how long frames are remembered."""
 
 from edgefirst_ros.pipeline.frame import SensorMessage
-from edgefirst_ros.pipeline.frames import REMEMBERED, ModelResults
+from edgefirst_ros.pipeline.frames import MASK, REMEMBERED, ModelResults
 
 MS = 1_000_000
 TOPIC = "/model/output"
@@ -53,7 +53,7 @@ def test_a_frame_waits_for_the_mask_of_its_result():
     frame = results.expect(100 * MS, 0)
     results.add(frame, message(100 * MS), 0, mask_stamp=100 * MS, epoch=0)
     assert not results.is_complete(frame)
-    results.add_mask(104 * MS, message(104 * MS, "mask"), 4 * MS, 0)
+    results.masks.add(MASK, 104 * MS, 4 * MS, message(104 * MS, "mask"), 0)
     results.advance(None)
     assert results.is_complete(frame)
     assert results.take(frame).mask.content == "mask"

@@ -2,6 +2,7 @@
 """Four messages with one stamp become one, all four or none."""
 
 import struct
+from types import SimpleNamespace
 
 import pytest
 from mcap.writer import Writer
@@ -9,7 +10,7 @@ from mcap.writer import Writer
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp, join_tiles
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.tiles import MOST_WAITING, TiledRecording, TileJoiner, whole_of, with_whole
+from edgefirst_ros.sources.tiles import MOST_WAITING, TiledRecording, TileJoiner, whole_of
 from edgefirst_ros.streams import IMU, TILED, VIDEO
 
 TOPIC = "/camera/h264/tl"
@@ -97,7 +98,8 @@ def test_tiles_are_known_by_name_and_type(topic, schema, whole):
 
 def test_topics_of_tiles_are_one():
     topics = {f"/camera/h264/{name}": VIDEO for name in ALL.split()} | {"/imu": IMU}
-    assert with_whole(topics) == {TOPIC: TILED, "/imu": IMU}
+    recording = SimpleNamespace(path=None, topics=topics)
+    assert TiledRecording(recording).topics == {TOPIC: TILED, "/imu": IMU}
 
 
 def test_a_message_with_a_missing_tile_is_none():

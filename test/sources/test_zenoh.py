@@ -25,7 +25,7 @@ from zenoh_network import (  # noqa: E402
 
 from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
-from edgefirst_ros.sources.live import LiveSource, TilingTransport  # noqa: E402
+from edgefirst_ros.sources.live import JoiningTransport, LiveSource  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 from edgefirst_ros.sources.zenoh import ZenohTransport  # noqa: E402
 from edgefirst_ros.sources.zenoh_session import session  # noqa: E402
@@ -222,7 +222,7 @@ def test_topics_that_come_late_are_recorded_from_their_first_message_on(car, ear
 @pytest.mark.parametrize("prefix", ["", "rt/", "maivin-7/rt/"])
 def test_four_tiles_are_one_topic(car, ear, prefix):
     one = ear()
-    within, one.transport = one.transport, TilingTransport(one.transport)
+    within, one.transport = one.transport, JoiningTransport(one.transport)
     keys = [f"{prefix}camera/h264/{tile}" for tile in TILES]
     for key in keys:
         car.is_heard_on(key, VIDEO)
