@@ -177,8 +177,8 @@ def test_one_that_is_not_understood_is_kept_and_named(left, journal, what):
     kept = left.out / f"{path.name}.unreadable"
     assert (report.exit_code, report.members, report.kept) == (3, 18, {path: kept})
     assert kept.read_bytes() == written
-    assert f"{path.name} is not understood" in report.text
-    assert kept.name in report.text
+    assert f"{path.name} is not understood" in report.sentence
+    assert kept.name in report.sentence
     assert len(members(left)) == 18
     metadata = pa.ipc.open_file(left.frames.read_bytes()).schema.metadata
     (recorded,) = json.loads(metadata[b"recovered"])["journals"]
@@ -220,7 +220,7 @@ def test_a_frames_journal_that_cannot_be_used_is_a_loss(left, content):
     left.frames_journal.write_bytes(content)
     report = recover(left.container)
     assert (report.exit_code, report.rows_rebuilt) == (3, 6)
-    assert "6 rows rebuilt" in report.text
+    assert "6 rows rebuilt" in report.sentence
     assert bool(report.kept) == (content == b"no journal at all")
     assert labels_of(left)[:4] == EXPECTED[:4]
     recovered = json.loads(pa.ipc.open_file(left.frames.read_bytes()).schema.metadata[b"recovered"])

@@ -12,18 +12,18 @@ SAMPLES = [sample(frame) for frame in range(3)]
 
 
 def test_nothing_was_to_be_done(tmp_path):
-    assert recover(finish(tmp_path, SAMPLES).container).text == "all of it was complete"
+    assert recover(finish(tmp_path, SAMPLES).container).sentence == "all of it was complete"
 
 
 def test_nothing_is_lost(tmp_path):
-    assert recover(leave(tmp_path, SAMPLES).container).text == "3 samples, 9 members"
+    assert recover(leave(tmp_path, SAMPLES).container).sentence == "3 samples, 9 members"
 
 
 def test_the_end_is_cut(tmp_path):
     paths = leave(tmp_path / "out", SAMPLES)
     _, start, end = spans(finish(tmp_path / "whole", SAMPLES).container)[-1]
     cut(paths.members_partial, end - 1)
-    assert recover(paths.container).text == (
+    assert recover(paths.container).sentence == (
         f"3 samples, 8 members; no whole member in {end - 1 - start} bytes in 1 place; "
         "not there, and named by the journal: 1 member"
     )
@@ -34,14 +34,14 @@ def test_a_sample_of_the_journal_has_no_member_at_all(tmp_path):
     for file in (paths.members_partial / SEQUENCE).glob(f"{SEQUENCE}_001.*"):
         file.unlink()
     report = recover(paths.container)
-    assert report.text == "2 samples, 6 members; not there of the journal: 1 sample"
+    assert report.sentence == "2 samples, 6 members; not there of the journal: 1 sample"
     assert (report.rows_dropped, report.exit_code) == (1, 3)
 
 
 def test_rows_are_lost(tmp_path):
     paths = leave(tmp_path, SAMPLES)
     paths.row_log.unlink()
-    assert recover(paths.container).text == (
+    assert recover(paths.container).sentence == (
         "3 samples, 9 members; 3 rows rebuilt; annotations of 3 samples may be lost"
     )
 
