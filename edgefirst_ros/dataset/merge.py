@@ -22,8 +22,6 @@ from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, s
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
-from edgefirst_ros.dataset.storage.zip_read import DEFLATED, Archive
-from edgefirst_ros.dataset.storage.zip_write import Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -155,7 +153,7 @@ def merge(
                     if row is None:
                         continue
                     kept.append(key)
-                    writer.write(_sample(part, key, row, layout))
+                    writer.write(_sample(part, key, row))
                     if progress is not None:
                         progress(f"merging {part.dataset.paths.name}", writer.samples, total)
                 lost += _left_over(part, kept, notes)
@@ -217,9 +215,8 @@ def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: 
     return row
 
 
-def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sample:
+def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> Sample:
     dataset, sequence = part.dataset, part.sequences[key.name]
-    packed = dataset.container if layout == "zip" and isinstance(dataset.container, Archive) else None
     members: list[tuple[str, Sequence[Any]]] = []
     for kind, name in dataset.members(key).items():
         data = dataset.container.read(name)
@@ -227,9 +224,6 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sam
         try:
             if renamed:
                 members.append((kind, _with_sequence(data, kind, sequence)))
-            elif packed is not None and (entry := packed.entry(name)).compress_type == DEFLATED:
-                # copied unchanged: its checksum was compared when it was read
-                members.append((kind, Deflated(packed.packed(entry), entry.file_size, entry.CRC)))
             else:
                 members.append((kind, [data]))
         except EdgeFirstError as error:

@@ -237,13 +237,13 @@ def _read_lines(path: Path) -> Iterator[tuple[int, int, dict[str, Any], list[dic
             if int(checksum, 16) != zlib_ng.crc32(text):
                 return
             samples, rows, frame, annotations = json.loads(text)
-            yield int(samples), int(rows), dict(frame), [_with_mask(dict(row)) for row in annotations]
+            listed = [dict(row) for row in annotations]
+            for row in listed:
+                if isinstance(mask := row.get("mask"), str):
+                    row["mask"] = base64.b64decode(mask, validate=True)
+            yield int(samples), int(rows), dict(frame), listed
         except (ValueError, TypeError, RecursionError):
             return
-
-
-def _with_mask(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "mask": base64.b64decode(row["mask"], validate=True)} if isinstance(row.get("mask"), str) else row
 
 
 class FinishedTables:

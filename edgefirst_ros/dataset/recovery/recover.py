@@ -407,12 +407,9 @@ def _is_table(path: Path, limits: Limits) -> bool:
 def tidy(paths: DatasetPaths) -> None:
     """Remove temporary files beside a finished dataset."""
     with reporting(paths.container, "remove the files beside it"):
-        if paths.layout == "directory":
-            remove_tree(paths.aside)
-            return
-        for path in paths.temporary:
+        for path in [paths.aside] if paths.layout == "directory" else paths.temporary:
             if os.path.lexists(path):  # a read-only medium also refuses to remove missing files
-                path.unlink()
+                remove_tree(path)
 
 
 def recover(

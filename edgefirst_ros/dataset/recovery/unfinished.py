@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from zlib_ng import zlib_ng
@@ -45,30 +45,7 @@ class Found:
     """Reads its first bytes, as many as asked for."""
 
 
-class Members(Protocol):
-    """The members that a dead writer left. Its writer has only those that `whole` or `rewind` passed to it."""
-
-    @property
-    def writer(self) -> MemberWriter:
-        """Writer that appends further members to those it keeps."""
-
-    def is_complete(self, journals: Journals, limits: Limits) -> bool:
-        """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
-
-    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members in their order, which the writer keeps from then on, and the damage between them.
-
-        Members up to the last synced commit are not compared with their checksums, unless `verify`.
-        """
-
-    def rewind(self, journals: Journals) -> Checkpoint:
-        """Return to the last complete commit; the writer keeps only the members up to it."""
-
-    def remove(self, lost: list[str]) -> None:
-        """Remove the damage that `whole` found."""
-
-
-def reopen(paths: DatasetPaths, members: Path) -> tuple[Members, int]:
+def reopen(paths: DatasetPaths, members: Path) -> tuple[ArchiveMembers | FolderMembers, int]:
     """Open and lock the container at `members`; returns it, and a descriptor that holds the lock until it is closed.
 
     Raises InUseError where a living writer has it, DatasetError where it cannot be continued, and StorageError.
@@ -88,7 +65,7 @@ def reopen(paths: DatasetPaths, members: Path) -> tuple[Members, int]:
 
 
 class ArchiveMembers:
-    """Members in a ZIP without its end."""
+    """Members in a ZIP without its end. Its `writer` appends to those that `whole` or `rewind` passed to it."""
 
     def __init__(self, writer: ArchiveWriter) -> None:
         self.writer = writer
@@ -130,6 +107,7 @@ class ArchiveMembers:
         return synced if self.writer.file_bytes() >= synced else 0
 
     def rewind(self, journals: Journals) -> Checkpoint:
+        """Return to the last complete commit; the writer keeps only the members up to it."""
         archive, points, ends = self.writer, journals.points, {0: 0}
         wanted, rows = {p.samples for p in points}, _rows(journals.frames(points[-1].samples))
         for number, end in enumerate(archive.sample_ends(self._trusted(journals), rows), 1):

@@ -69,25 +69,12 @@ _DOS_FIRST = 315532800  # 1980-01-01T00:00:00Z
 _DOS_LAST = 4354819198  # 2107-12-31T23:59:58Z
 
 
-class Deflated(tuple["Buffer"]):
-    """Deflated data of a member of another ZIP; `size` (under 4 GB) and `crc` are those of the unpacked data."""
-
-    size: int
-    crc: int
-
-    def __new__(cls, data: Buffer, size: int, crc: int) -> Deflated:
-        made = super().__new__(cls, (data,))
-        made.size, made.crc = size, crc
-        return made
-
-
-def new_entry(name: str, start: int, size: int, crc: int, time_ns: int, data: Sequence[Buffer] = ()) -> Entry:
-    """Return a member at offset `start`, dated `time_ns` (since the epoch), with `data` of this size and checksum."""
+def new_entry(name: str, start: int, size: int, crc: int, time_ns: int) -> Entry:
+    """Return a stored member at offset `start`, dated `time_ns` (since the epoch), with data of this size and CRC."""
     encoded = name.encode()
     time, date = dos_time(time_ns)
     place = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
-    entry = Entry(encoded, start, place, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
-    return entry._replace(size=data.size, crc=data.crc, method=DEFLATED) if isinstance(data, Deflated) else entry
+    return Entry(encoded, start, place, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
 
 
 def local_header(entry: Entry) -> bytes:
@@ -185,7 +172,7 @@ class MemberWriter(Protocol):
 
 
 class ArchiveWriter:
-    """Writes a ZIP of stored (or `Deflated`) members, with sizes and CRC in local headers; written bytes never change.
+    """Writes a ZIP of stored members, with sizes and CRC in local headers; written bytes never change.
 
     The file is created and locked: it replaces that of a dead writer, and raises DatasetError for one in use.
     Memory does not grow with the members but for a bit per member, which shows repeated names.
@@ -236,7 +223,7 @@ class ArchiveWriter:
         self.seen.add(name)
         views, _ = byte_views(buffers)
         size, crc = sum_up(buffers)
-        entry = new_entry(name, self._offset, size, crc, time_ns, buffers)
+        entry = new_entry(name, self._offset, size, crc, time_ns)
         record = central_record(entry)
         with reporting(self.path, f"write {name}"):
             if entry.end + self._central.size + len(record) + END_BYTES > self._largest:  # the directory must still fit
