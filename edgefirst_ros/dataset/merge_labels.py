@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels, object ids, annotation rows and metadata of several datasets, made consistent for one.
 
-Rows stay in Arrow: as values of Python they would take fifty times the memory.
+Rows stay in columns: as values of Python they would take fifty times the memory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
@@ -38,7 +36,7 @@ from edgefirst_ros.dataset.sequences import (
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, carry_timing
-from edgefirst_ros.dataset.tables.values import cast_rows, cast_values, is_valid, lengths, lists
+from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.masks import VOID
@@ -104,15 +102,14 @@ class MergeInput:
                 f"{path}: does not state the axes of box3d, which earlier versions wrote in those of a sensor; turn "
                 "them with edgefirst-ros migrate --box3d-axes optical"
             )
-        schema.check_writable(path, self.version, self.metadata, table.column_names)
+        schema.check_writable(path, self.version, self.metadata, table.columns)
         self.classes = self._classes()
-        named = [_column(table, name) for name in ("label", "label_index") if name in table.column_names]
-        self.pairs = pairs_of(self.metadata, pl.DataFrame(named))
-        self.has_classes = bool(find_class_masks({name: table[name] for name in table.column_names}).any())
-        if "object_id" in table.column_names:
-            self.object_ids = frozenset(_column(table, "object_id").drop_nulls().unique())
-        if "timing" in table.column_names:
-            self.timing = table.schema.field("timing").type
+        self.pairs = pairs_of(self.metadata, table.select(n for n in ("label", "label_index") if n in table.columns))
+        self.has_classes = bool(find_class_masks(table).any())
+        if "object_id" in table.columns:
+            self.object_ids = frozenset(table["object_id"].drop_nulls().unique())
+        if "timing" in found.columns:
+            self.timing = found.columns["timing"].type
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
         self.lost = sum(found.tally.lost.values())
         foreign = sorted(set(found.columns) - COLUMNS)
@@ -142,10 +139,6 @@ class MergeInput:
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset, while `opened`; None without any."""
         return None if self._rows is None else self._rows.of(key, timestamp)
-
-
-def _column(table: pa.Table, name: str) -> pl.Series:
-    return pl.Series(name, pl.from_arrow(table[name]))
 
 
 def unite_timing(parts: Sequence[MergeInput]) -> pa.Schema:
@@ -278,15 +271,13 @@ def read_frames(file: TableFile) -> pl.DataFrame:
         if c.name in file.schema.names
     }
     wanted = schema.journal_schema(known)
-    batches = [_cast(file, batch.select(wanted.names), wanted) for batch in file.batches()]
+    batches = []
+    for batch in file.batches():
+        try:
+            batches.append(cast_rows(batch.select(wanted.names), wanted))
+        except DatasetError as error:
+            raise DatasetError(f"{file.path}: {error}") from error
     return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, wanted)))
-
-
-def _cast(file: TableFile, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    try:
-        return cast_rows(batch, wanted)
-    except DatasetError as error:
-        raise DatasetError(f"{file.path}: {error}") from error
 
 
 class AnnotationRows:
@@ -299,12 +290,9 @@ class AnnotationRows:
         """Read all rows. Raises DatasetError."""
         self.path = found.path
         names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
-        batches = list(found.batches(names))
-        table = pa.Table.from_batches(batches, found.schema_of(names))
-        self._order = keys_of(
-            pl.DataFrame(pl.from_arrow(table.select([n for n in ("name", "frame") if n in names]))), self.path
-        )
-        self.table = table
+        table = pa.Table.from_batches(list(found.batches(names)), found.schema_of(names))
+        self.table = pl.DataFrame(pl.from_arrow(table))
+        self._order = keys_of(self.table.select(name for name in KEYS.columns if name in names), self.path)
         self.keys = self._order.unique()
         self._spans: dict[tuple[str, int | None], tuple[int, int]] = {}
         self._pixels = max(FREE_PIXELS, PIXELS_PER_BYTE * found.path.stat().st_size, limits.unpacked_bytes)
@@ -314,26 +302,24 @@ class AnnotationRows:
         samples = pl.DataFrame([sample.key for sample in part.dataset.samples()], KEYS.schema, orient="row")
         order = self._order.with_row_index().join(samples, on=KEYS.columns, how="semi", nulls_equal=True)
         order = order.sort(KEYS.columns, maintain_order=True)
-        table, count = self.table, len(order)
-        if count < len(table) or not order["index"].is_sorted():
-            table = table.take(order["index"].to_arrow())
-        found = {name: table[name].combine_chunks() for name in table.column_names}
-        if part.ids and "object_id" in found:
-            ids = pl.Series(pl.from_arrow(found["object_id"])).replace(part.ids)
-            found["object_id"] = cast_values(ids.to_arrow(), schema.TEXT)
-        if part.numbers:
-            _renumber(found, part)
-        if part.values:
-            self._recolour(found, part.values)
-        found |= {
-            "name": cast_values(order["name"].replace(part.sequences).to_arrow(), schema.TEXT),
-            "frame": order["frame"].to_arrow().cast(pa.uint32()),
-            "timestamp": pa.array(np.zeros(count, np.int64)),
+        if order.is_empty():
+            return
+        table = self.table[order["index"]]
+        own: dict[str, pl.Series | pl.Expr] = {
+            "name": order["name"].replace(part.sequences),
+            "frame": order["frame"].cast(pl.UInt32),
+            "timestamp": pl.lit(0, pl.Int64),
         }
-        if "timing" in found:
-            found["timing"] = cast_values(found["timing"], part.columns.field("timing").type)
-        columns = [found[c.name] if c.name in found else pa.nulls(count, c.type) for c in part.columns]
-        self._batch = pa.record_batch(columns, schema=part.columns)
+        table = table.with_columns(**own | (_renumber(table.columns, part) if part.numbers else {}))
+        if part.ids and "object_id" in table.columns:
+            table = table.with_columns(pl.col("object_id").replace(part.ids))
+        if part.values:
+            classes = find_class_masks(table)
+            masks = [self._mask(png, part.values) for png in table["mask"].filter(classes)] if classes.any() else []
+            if masks:
+                table = table.with_columns(table["mask"].scatter(classes.arg_true(), masks))
+        (batch,) = table.rechunk().to_arrow().to_batches()
+        self._batch = cast_rows(batch, part.columns)
         runs = order.group_by(KEYS.columns, maintain_order=True).len()
         starts = accumulate(runs["len"], initial=0)
         self._spans = {
@@ -347,15 +333,6 @@ class AnnotationRows:
             return None
         stamps = pa.array(np.full(count, timestamp, np.int64))
         return self._batch.slice(start, count).set_column(STAMP, ANNOTATION_ROWS.field(STAMP), stamps)
-
-    def _recolour(self, found: dict[str, pa.Array], values: Mapping[int, int]) -> None:
-        rows = np.flatnonzero(find_class_masks(found))
-        if len(rows):
-            new = [self._mask(found["mask"][row].as_py(), values) for row in rows.tolist()]
-            index = np.arange(len(found["mask"]))
-            index[rows] = len(index) + np.arange(len(rows))
-            both = pa.concat_arrays([found["mask"], pa.array(new, found["mask"].type)])
-            found["mask"] = both.take(pa.array(index))
 
     def _mask(self, png: bytes, values: Mapping[int, int]) -> bytes:
         from PIL import Image
@@ -379,41 +356,26 @@ class AnnotationRows:
         return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])
 
 
-def find_class_masks(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArray[np.bool_]:
+def find_class_masks(table: pl.DataFrame) -> pl.Series:
     """Return which rows have a mask of classes: one that is of no box, polygon or label."""
-    if "mask" not in columns:
-        return np.zeros(0, bool)
-    others = [columns[name] for name in ("box2d", "polygon", "label") if name in columns]
-    there = [column.is_valid().to_numpy(zero_copy_only=False) for column in (columns["mask"], *others)]
-    found: NDArray[np.bool_] = there[0] & ~np.any(np.array(there[1:]).reshape(-1, len(there[0])), axis=0)
+    others = [pl.col(name).is_null() for name in ("box2d", "polygon", "label") if name in table.columns]
+    has_mask = pl.col("mask").is_not_null() if "mask" in table.columns else pl.lit(False)
+    return table.select(pl.all_horizontal(has_mask, *others)).to_series()
+
+
+def _renumber(names: Sequence[str], part: MergeInput) -> dict[str, pl.Expr]:
+    """Return columns with other numbers of labels, by name if it exists, else by the old number."""
+    found: dict[str, pl.Expr] = {}
+    if "label_index" in names:
+        old = pl.col("label_index")
+        new = old.replace(part.indices)
+        if "label" in names:
+            new = pl.col("label").replace_strict(part.numbers, default=new, return_dtype=pl.UInt64)
+        found["label_index"] = pl.when(old.is_not_null()).then(new)
+    for name in (name for name in INDICES if name in names):
+        element = pl.element().cast(pl.UInt64).replace(part.indices).cast(pl.UInt32)
+        found[name] = pl.col(name).list.eval(element)
     return found
-
-
-def _renumber(found: dict[str, pa.Array], part: MergeInput) -> None:
-    """Replace the numbers of labels, by name if it exists, else by the old number."""
-    if "label_index" in found:
-        old = found["label_index"]
-        new = pl.Series(pl.from_arrow(_mapped(old, part.indices))).cast(pl.UInt64)
-        if "label" in found:
-            labels = pl.Series(pl.from_arrow(found["label"]))
-            new = labels.replace_strict(part.numbers, default=new, return_dtype=pl.UInt64)
-        found["label_index"] = pc.if_else(old.is_valid(), new.to_arrow().cast(old.type), pa.scalar(None, old.type))
-    for name in (name for name in INDICES if name in found):
-        array = found[name]
-        flat = _mapped(pc.list_flatten(array), part.indices)
-        found[name] = lists(lengths(array), flat, is_valid(array), array.type)
-
-
-def _mapped(array: pa.Array, indices: Mapping[int, int]) -> pa.Array:
-    """Return an array with the keys of `indices` replaced by their values; nulls stay."""
-    if not indices:
-        return array
-    old = np.array(sorted(indices), np.uint64)
-    new = np.array([indices[one] for one in sorted(indices)], np.uint64)
-    values: NDArray[np.uint64] = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.uint64)
-    place = np.minimum(np.searchsorted(old, values), len(old) - 1)
-    changed = np.where(old[place] == values, new[place], values)
-    return pa.array(changed, mask=~is_valid(array)).cast(array.type)
 
 
 # ---- metadata of the frames ----------------------------------------------------------------------
