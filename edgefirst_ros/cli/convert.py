@@ -57,6 +57,7 @@ def convert(
     Exit codes: 0 complete, 1 no dataset written (with --upload: not sent), 2 wrong usage, 3 finished with loss (the
     summary lists it).
     """
+    from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.objects.places import fetched, locate, refuse_buckets
     from edgefirst_ros.limits import keep_buffers
     from edgefirst_ros.pipeline.conversion import convert as run
@@ -70,7 +71,9 @@ def convert(
     if len(named) < len(sequence or ()):
         raise UsageError("--sequence: the same name is given twice")
     settings = load_settings(context, config, notes.append)
-    target = None if upload is None else _target(upload, settings.layout)
+    target = None if upload is None else Location.of(upload)
+    if target is not None and settings.layout != "zip":
+        raise UsageError("--upload: only datasets that are one ZIP are uploaded; leave --layout away")
     try:
         places = locate(recordings or [])
         at = {name: _place_of(f"--sequence {name}={file}", file, places) for name, file in named.items()}
@@ -132,15 +135,6 @@ def _report(outcome: Outcome, *, overwrite: bool) -> str:
         return f"report: {report([outcome.paths.container], overwrite=overwrite).pages[0]}"
     except EdgeFirstError as error:
         return f"no report: {error}"
-
-
-def _target(upload: str, layout: str) -> Location:
-    """Return where the dataset is to be copied to. Raises UsageError before anything is converted."""
-    from edgefirst_ros.dataset.objects.location import Location
-
-    if layout != "zip":
-        raise UsageError("--upload: only datasets that are one ZIP are uploaded; leave --layout away")
-    return Location.of(upload)
 
 
 def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
 from numpy.typing import NDArray
 
 from edgefirst_ros.config import SECOND
@@ -43,8 +44,6 @@ TYPES = {"camera": COMPRESSED_IMAGE, "cube": CUBE, "cloud": CLOUD}
 """Form of a sensor's members -> type of their messages."""
 OTHERS = {"/gps": FIX, "/imu": IMU, "/pose": POSE_STAMPED, "/model/boxes2d": DETECT}
 
-Make = Callable[[], bytes]
-
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
@@ -53,7 +52,7 @@ class _Planned:
     stamp: int
     topic: str
     schema: str
-    make: Make
+    make: Callable[[], Any]
 
 
 class DatasetRecording:
@@ -91,7 +90,7 @@ class DatasetRecording:
                 continue
             number = numbers[planned.topic] = numbers.get(planned.topic, -1) + 1
             stamp = planned.stamp
-            yield Message(planned.topic, planned.schema, stamp, stamp, number, planned.make())
+            yield Message(planned.topic, planned.schema, stamp, stamp, number, bytes(planned.make().to_bytes()))
 
     def _planned(self) -> Iterator[_Planned]:
         for number, sample in enumerate(self._dataset.samples()):
@@ -100,7 +99,9 @@ class DatasetRecording:
                 yield from sorted(self._messages(sample, sample.row), key=lambda planned: planned.stamp)
 
     def _messages(self, sample: Sample, row: Mapping[str, Any]) -> Iterator[_Planned]:
-        stamp = int(row["timestamp"])
+        stamp, facts = int(row["timestamp"]), self._dataset.metadata
+        as_sent = (facts.get("box2d_format"), facts.get("box2d_normalized")) == ("cxcywh", "true")
+        has_boxes = as_sent and row.get("model_timestamp") is not None
         for sensor in sorted(map(of_key, sample.inputs), key=lambda sensor: sensor.order):
             own = row.get(f"{sensor.column}_timestamp")
             if sensor.form in TYPES and sensor.key not in sample.repeats:
@@ -110,12 +111,12 @@ class DatasetRecording:
             ("/gps", partial(_fix, sample, stamp) if sample.position is not None else None),
             ("/imu", partial(_imu, row["orientation"], stamp) if row.get("orientation") is not None else None),
             ("/pose", partial(_pose, sample, stamp) if row.get("pose_position") is not None else None),
-            ("/model/boxes2d", partial(_boxes, sample, stamp) if self._has_boxes(row) else None),
+            ("/model/boxes2d", partial(_boxes, sample, stamp) if has_boxes else None),
         ):
             if make is not None:
                 yield _Planned(stamp, topic, OTHERS[topic], make)
 
-    def _member(self, sample: Sample, sensor: Sensor, stamp: int) -> bytes:
+    def _member(self, sample: Sample, sensor: Sensor, stamp: int) -> Any:
         calibration = sample.calibration
         if sensor.form == "camera":
             frame = (calibration.info_of(sensor.key) or {}).get("frame_id") or "camera_optical"
@@ -124,12 +125,6 @@ class DatasetRecording:
         if sensor.form == "cube":
             return _cube(sample.decode(sensor.key), stamp, frame)
         return _cloud(np.ascontiguousarray(np.atleast_2d(sample.decode(sensor.key))), stamp, frame)
-
-    def _has_boxes(self, row: Mapping[str, Any]) -> bool:
-        """True if the model processed a sample, and its boxes can be given as messages."""
-        facts = self._dataset.metadata
-        as_sent = (facts.get("box2d_format"), facts.get("box2d_normalized")) == ("cxcywh", "true")
-        return as_sent and row.get("model_timestamp") is not None
 
 
 def topic_of(sensor: Sensor) -> str:
@@ -160,50 +155,36 @@ def times_of(recording: Recording | DatasetRecording) -> Iterator[int]:
 
 # ---- messages ----------------------------------------------------------------------------------
 def _header(stamp: int, frame_id: str) -> Any:
-    from edgefirst.schemas import builtin_interfaces, std_msgs
-
     return std_msgs.Header(builtin_interfaces.Time(*divmod(stamp, SECOND)), frame_id)
 
 
-def _picture(sample: Sample, camera: str, stamp: int, frame: str) -> bytes:
-    from edgefirst.schemas import sensor_msgs
-
+def _picture(sample: Sample, camera: str, stamp: int, frame: str) -> Any:
     form = sample.member(camera).rpartition(".")[2]
-    return bytes(sensor_msgs.CompressedImage(_header(stamp, frame), form, sample.read(camera)).to_bytes())
+    return sensor_msgs.CompressedImage(_header(stamp, frame), form, sample.read(camera))
 
 
-def _fix(sample: Sample, stamp: int) -> bytes:
-    from edgefirst.schemas import sensor_msgs
-
+def _fix(sample: Sample, stamp: int) -> Any:
     position = sample.position or (0.0, 0.0, None)
     altitude = float("nan") if position[2] is None else position[2]
     status = sensor_msgs.NavSatStatus(0, 1)
-    fix = sensor_msgs.NavSatFix(_header(stamp, "gps"), status, position[0], position[1], altitude, [0.0] * 9, 0)
-    return bytes(fix.to_bytes())
+    return sensor_msgs.NavSatFix(_header(stamp, "gps"), status, position[0], position[1], altitude, [0.0] * 9, 0)
 
 
-def _imu(orientation: Sequence[float], stamp: int) -> bytes:
-    from edgefirst.schemas import geometry_msgs, sensor_msgs
-
+def _imu(orientation: Sequence[float], stamp: int) -> Any:
     still = geometry_msgs.Vector3(0.0, 0.0, 0.0)
     attitude = geometry_msgs.Quaternion(*orientation)
-    imu = sensor_msgs.Imu(_header(stamp, "imu"), attitude, [0.0] * 9, still, UNKNOWN, still, UNKNOWN)
-    return bytes(imu.to_bytes())
+    return sensor_msgs.Imu(_header(stamp, "imu"), attitude, [0.0] * 9, still, UNKNOWN, still, UNKNOWN)
 
 
-def _pose(sample: Sample, stamp: int) -> bytes:
-    from edgefirst.schemas import geometry_msgs
-
+def _pose(sample: Sample, stamp: int) -> Any:
     row, facts = sample.row, sample.dataset.sequence_facts(sample.name)
     place, turn = geometry_msgs.Point(*row["pose_position"]), geometry_msgs.Quaternion(*row["pose_orientation"])
     header = _header(stamp, facts.get("pose_frame") or "map")
-    return bytes(geometry_msgs.PoseStamped(header, geometry_msgs.Pose(place, turn)).to_bytes())
+    return geometry_msgs.PoseStamped(header, geometry_msgs.Pose(place, turn))
 
 
-def _cube(cube: Cube, stamp: int, frame: str) -> bytes:
-    from edgefirst.schemas import edgefirst_msgs
-
-    message = edgefirst_msgs.RadarCube(
+def _cube(cube: Cube, stamp: int, frame: str) -> Any:
+    return edgefirst_msgs.RadarCube(
         _header(stamp, frame),
         stamp // 1000,
         bytes(cube.layout),
@@ -212,26 +193,20 @@ def _cube(cube: Cube, stamp: int, frame: str) -> bytes:
         cube.raw().tobytes(),
         is_complex=cube.is_complex,
     )
-    return bytes(message.to_bytes())
 
 
-def _cloud(points: NDArray[np.void], stamp: int, frame_id: str) -> bytes:
+def _cloud(points: NDArray[np.void], stamp: int, frame_id: str) -> Any:
     """Return a PointCloud2 of points, shape (rows, columns)."""
-    from edgefirst.schemas import sensor_msgs
-
     (rows, columns), step = points.shape, points.dtype.itemsize
     fields = [
         sensor_msgs.PointField(name, at, POINT_TYPES[kind.base.str[1:]], int(np.prod(kind.shape)) or 1)
         for name, (kind, at, *_) in (points.dtype.fields or {}).items()
     ]
     header = _header(stamp, frame_id)
-    cloud = sensor_msgs.PointCloud2(header, rows, columns, fields, False, step, step * columns, points.tobytes(), False)
-    return bytes(cloud.to_bytes())
+    return sensor_msgs.PointCloud2(header, rows, columns, fields, False, step, step * columns, points.tobytes(), False)
 
 
-def _boxes(sample: Sample, stamp: int) -> bytes:
-    from edgefirst.schemas import builtin_interfaces, edgefirst_msgs
-
+def _boxes(sample: Sample, stamp: int) -> Any:
     zero = builtin_interfaces.Time(0, 0)
     boxes = []
     for row in sample.annotations.iter_rows(named=True):
@@ -241,4 +216,4 @@ def _boxes(sample: Sample, stamp: int) -> bytes:
             score = 1.0 if row.get("box2d_score") is None else row["box2d_score"]
             label, track = (str(row.get(name) or "") for name in ("label", "object_id"))
             boxes.append(edgefirst_msgs.Box(x, y, width, height, label, score, 0.0, 0.0, track, 0, zero))
-    return bytes(edgefirst_msgs.Detect(_header(stamp, "camera_optical"), zero, zero, zero, boxes).to_bytes())
+    return edgefirst_msgs.Detect(_header(stamp, "camera_optical"), zero, zero, zero, boxes)

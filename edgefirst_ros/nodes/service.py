@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 from edgefirst_ros.config import LiveSettings, Settings
@@ -34,12 +33,8 @@ NICE = 19
 
 def catch_signals(end: Callable[[int], object]) -> None:
     """Call `end` with the number of each signal that ends a service: SIGINT, SIGTERM and SIGHUP."""
-
-    def catch(number: int, frame: FrameType | None) -> None:
-        end(number)
-
     for number in SIGNALS:
-        signal.signal(number, catch)
+        signal.signal(number, lambda number, frame: end(number))
 
 
 class VerbLog:

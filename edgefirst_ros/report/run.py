@@ -249,7 +249,7 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
     for path in paths:
         if is_recording(path):
             found += _recordings(path)
-        elif not os.path.isdir(path) or _is_dataset(path):
+        elif not os.path.isdir(path) or os.path.exists(_members_of(path)):
             try:
                 found.append(Wanted(path, locate(path).name))
             except DatasetError as error:
@@ -279,10 +279,10 @@ def _recordings(path: Path) -> list[Wanted]:
     return [Wanted(one.path, one.name, one) for one in recordings_of([path])]
 
 
-def _is_dataset(path: Path) -> bool:
+def _members_of(path: Path) -> str:
     with suppress(DatasetError):
-        return os.path.isdir(locate(path).members) or os.path.isfile(locate(path).members)
-    return False
+        return str(locate(path).members)
+    return ""
 
 
 def _inside(folder: Path) -> Iterator[Wanted]:

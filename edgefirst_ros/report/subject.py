@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -151,10 +152,9 @@ class ReportSubject:
 
     def has(self, key: Key) -> bool:
         """True if a sample has members."""
-        try:
+        with suppress(KeyError):
             return bool(self.dataset.members(key))
-        except KeyError:
-            return False
+        return False
 
     def with_input(self, name: str, most: int) -> list[PlacedSample]:
         """Up to `most` samples with an input, spread evenly over each sequence; a message that repeats counts once."""
@@ -214,8 +214,4 @@ def check_container(paths: DatasetPaths) -> None:
 
 def spread(number: int, most: int) -> NDArray[np.int64]:
     """Places spread evenly over `number` things, at most `most` of them, the first and the last among them."""
-    return (
-        np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(np.int64))
-        if number
-        else np.zeros(0, np.int64)
-    )
+    return np.unique(np.linspace(0, max(number - 1, 0), min(number, most)).round().astype(np.int64))

@@ -322,3 +322,18 @@ def test_names_in_reports_are_not_cut(capsys):
     report.add(name, number=1, where="there")
     show(Exported("roverd", Path("out"), report).text())
     assert f"{name}       1  there" in capsys.readouterr().out
+
+
+def test_a_table_wider_than_the_terminal_is_printed_as_paragraphs(monkeypatch):
+    head, rows = (
+        ("topic", "Hz", "type"),
+        [("/camera/h264", "30.0", "foxglove_msgs/msg/CompressedVideo"), ("/imu", "1", "")],
+    )
+    wide = progress_module.table(head, rows)
+    assert wide[1] == "/camera/h264  30.0  foxglove_msgs/msg/CompressedVideo"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(len(wide[1])))
+    assert progress_module.table(head, rows) == wide
+    monkeypatch.setenv("COLUMNS", "44")
+    lines = ["/camera/h264", "  Hz: 30.0; type:", "  foxglove_msgs/msg/CompressedVideo", "/imu", "  Hz: 1"]
+    assert progress_module.table(head, rows) == lines

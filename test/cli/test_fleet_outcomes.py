@@ -59,6 +59,7 @@ def test_failures_of_before_are_told_and_not_tried_again(call, failed, tmp_path)
     done = call("fleet", "convert", tmp_path / "in", "-o", failed)
     assert done.exit_code == 1
     assert "and 3 more: edgefirst-ros fleet status " in done.stdout
+    assert {line.count(".mcap") for line in done.stdout.splitlines() if " failed  " in line} == {1}
     assert "failed before, and not tried again: 23 recordings; --retry-failed does\n" in done.stdout
     assert "23 recordings: 23 failed (23 of them done before)\n" in done.stdout
     assert "23 recordings: 0 to do, 23 done before" in done.stderr

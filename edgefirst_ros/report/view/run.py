@@ -19,7 +19,7 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.lock import create_anew
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, need
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, listed, need
 from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.report.recording import recorded
@@ -85,12 +85,15 @@ def view(
         if os.path.lexists(save) and not overwrite:
             raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
     place = Path(save) if save is not None else None
-    one = _only([Path(path) for path in paths], join=join)
-    refuse_settings([one], settings)
+    wanted, _ = wanted_of([Path(path) for path in paths], join=join)
+    if len(wanted) != 1:
+        names = listed((one.path for one in wanted), MOST_LISTED)
+        raise UsageError(f"one dataset or recording is shown at a time; name one of {names}")
+    refuse_settings(wanted, settings)
     with tempfile.TemporaryDirectory(prefix="edgefirst-view-") as folder:
         target = Path(folder) / "view.rrd" if place is None else place.with_name(f".{place.name}.{os.getpid()}.partial")
         try:
-            with _opened(one, settings, progress) as (subject, packets):
+            with _opened(wanted[0], settings, progress) as (subject, packets):
                 done = _logged(subject, packets, target, frame, only, progress)
             if place is not None:
                 target.replace(place)
@@ -156,16 +159,6 @@ def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet
             yield from before
             before = []
             yield packet
-
-
-def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
-    """Return the one thing that paths name. Raises UsageError for several."""
-    wanted, _ = wanted_of(paths, join=join)
-    if len(wanted) != 1:
-        listed = ", ".join(str(one.path) for one in wanted[:MOST_LISTED])
-        more = f" and {len(wanted) - MOST_LISTED} more" if len(wanted) > MOST_LISTED else ""
-        raise UsageError(f"one dataset or recording is shown at a time; name one of {listed}{more}")
-    return wanted[0]
 
 
 @contextmanager
