@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -145,28 +145,6 @@ class DatasetInfo:
 MOST_LABELS = 80
 
 
-@dataclass(slots=True)
-class _TopicRate:
-    """Times at which the messages of a topic were recorded."""
-
-    count: int = 0
-    first: int = 0
-    last: int = 0
-    gap: int = 0
-
-    def note(self, log_time: int) -> None:
-        if self.count:
-            self.gap = max(self.gap, log_time - self.last)
-        else:
-            self.first = log_time
-        self.last = log_time
-        self.count += 1
-
-    @property
-    def hertz(self) -> float:
-        return (self.count - 1) * SECOND / (self.last - self.first) if self.last > self.first else 0.0
-
-
 def recording_facts(
     path: Path, settings: Settings | None = None, *, check_time: bool = False, quiet: bool = True
 ) -> dict[str, Any]:
@@ -174,6 +152,8 @@ def recording_facts(
 
     With `check_time` also the offsets between its sensors.
     """
+    import numpy as np
+
     from edgefirst_ros.config import Settings
     from edgefirst_ros.messages import known_name
     from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
@@ -181,14 +161,15 @@ def recording_facts(
     from edgefirst_ros.sources.inputs import recordings_of
     from edgefirst_ros.streams import CAMERA, CAMERA_TYPES
 
-    rates: defaultdict[str, _TopicRate] = defaultdict(_TopicRate)
+    logged: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+    """Times at which the messages of each topic were recorded, ns."""
     cameras: dict[str, CameraFacts] = {}
     settings = settings or Settings()
     names = (None, *(topic.name for topic in CAMERA.topics))
 
     def observe(message: Message) -> None:
         topic, schema = message.topic, message.schema
-        rates[topic].note(message.log_time)
+        logged[topic].append(message.log_time)
         if schema in CAMERA_TYPES and known_name(topic, schema) in names:
             if topic not in cameras:
                 cameras[topic] = CameraFacts(topic, schema, settings.limits)
@@ -199,7 +180,8 @@ def recording_facts(
         walked = walk(first, settings, lambda done, of: report(f"reading {path.name}", done, of), observe, more=more)
     topics = []
     for channel in walked.recording.channels.values():
-        rate = rates.get(channel.topic, _TopicRate())
+        log_times = np.frombuffer(logged[channel.topic], np.int64) if channel.topic in logged else np.zeros(0, np.int64)
+        length = int(log_times[-1] - log_times[0]) if len(log_times) else 0
         times = walked.walk.times.get(channel.topic)
         clocks = {}
         for kind in ("header", "publish"):
@@ -212,8 +194,8 @@ def recording_facts(
                 "type": channel.schema,
                 "encoding": channel.encoding,
                 "messages": channel.seen,
-                "hz": round(rate.hertz, 3),
-                "longest_gap_s": rate.gap / SECOND,
+                "hz": round((len(log_times) - 1) * SECOND / length, 3) if length > 0 else 0.0,
+                "longest_gap_s": int(np.diff(log_times).max(initial=0)) / SECOND,
                 "stamp_minus_log_time_s": clocks,
                 "undecodable": walked.walk.unreadable.get(channel.topic, 0),
             }
