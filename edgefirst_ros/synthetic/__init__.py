@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings with known truth: one scene seen by all sensors, written as the device writes it."""
 
-from edgefirst_ros.synthetic.barcode import read_bar_code
 from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS, EVERY, START, TOPICS, Recipe, recording_name
 from edgefirst_ros.synthetic.recording import Truth, write_recording
 
@@ -12,7 +11,6 @@ __all__ = [
     "TOPICS",
     "Recipe",
     "Truth",
-    "read_bar_code",
     "recording_name",
     "write_recording",
 ]

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The camera's pictures, drawn: a background, the objects as silhouettes, the bar code."""
+"""The camera's pictures, drawn: a background, the objects as silhouettes, and the picture's index as a bar code."""
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.synthetic.barcode import draw_bar_code
 from edgefirst_ros.synthetic.recipe import Recipe
 from edgefirst_ros.synthetic.scene import CAMERA, COLOURS, Scene, Thing
 from edgefirst_ros.synthetic.street import Street
 
+CELLS, INDEX_BITS, CHECK_BITS = 32, 24, 6
+"""Of the bar code, left to right: white, 24 bits of index, 6 of checksum (highest first), black."""
+LIGHT, DARK = 215, 40
+"""Values of the bar code, which survives video and JPEG coding."""
 MASK_SIZE = (40, 30)
 """Columns and rows of an object's mask over its box."""
 CABIN = (0.25, 0.65, 0.5)
@@ -104,6 +108,18 @@ class Painter:
         storey = high[rows, columns] % 3
         rgb[rows, seen[columns]] = HOUSES[np.where(panes[columns] & (storey > 1) & (storey < 2.2), 8, kind[columns])]
         return rgb
+
+
+def draw_bar_code(rgb: NDArray[np.uint8], index: int) -> None:
+    """Draw `index` (modulo 2^24) into an (H, W, 3) uint8 picture, at its lower edge."""
+    height, width, _ = rgb.shape
+    index %= 1 << INDEX_BITS
+    checksum = zlib.crc32(index.to_bytes(3, "big")) & ((1 << CHECK_BITS) - 1)
+    word = 1 << (CELLS - 1) | index << (CHECK_BITS + 1) | checksum << 1
+    edges = np.arange(CELLS + 1) * width // CELLS
+    bits = np.array([word >> (CELLS - 1 - cell) & 1 for cell in range(CELLS)], dtype=bool)
+    line = np.repeat(np.where(bits, LIGHT, DARK).astype(np.uint8), np.diff(edges))
+    rgb[height - height // 12 :] = line[None, :, None]
 
 
 def pixels(thing: Thing, width: int, height: int) -> tuple[int, int, int, int] | None:

@@ -24,13 +24,14 @@ from mcap.writer import CompressionType, Writer
 from PIL import Image
 from pypcd4 import PointCloud
 from shared_data import dataset
+from streams import read_bar_code
 from written import members
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
-from edgefirst_ros.synthetic import Recipe, read_bar_code, write_recording
+from edgefirst_ros.synthetic import Recipe, write_recording
 
 EVERYTHING = {"seconds": 3, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 200}
 LITTLE = {"fps": 10.0, "gop": 10, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}

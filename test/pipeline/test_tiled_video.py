@@ -8,14 +8,13 @@ from edgefirst.schemas import builtin_interfaces, foxglove_msgs
 from live_system import System
 from mcap_files import Sent, write
 from same_dataset import adds_up, assert_same_dataset, counts_of
-from streams import X264, encode, painted
+from streams import X264, encode, painted, read_bar_code
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import Settling
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.synthetic.barcode import read_bar_code
 
 TILES = ("tl", "tr", "bl", "br")
 FRAMES, GOP = 24, 12

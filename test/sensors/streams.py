@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import heapq
 import re
+import zlib
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +19,7 @@ from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, TiledMe
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
-from edgefirst_ros.synthetic.barcode import draw_bar_code, read_bar_code
+from edgefirst_ros.synthetic.picture import draw_bar_code
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
 SIZE = (128, 96)
@@ -256,3 +257,27 @@ def read(reader, messages, shown, *, wanted=None, lag=0):
     if ahead:
         raise ValueError(f"{ahead} were never settled")
     return results
+
+
+def read_bar_code(rgb):
+    """Index drawn into an (H, W, 3) uint8 picture, or None where no whole bar code is to be read.
+
+    The inner half of each cell is averaged; a cell that is neither clearly light nor clearly dark, or a
+    checksum that does not fit (a picture put together from two), returns None.
+    """
+    height, width, _ = rgb.shape
+    bar = height // 12
+    if width < 32 or bar < 4:
+        return None
+    rows = rgb[height - bar + bar // 4 : height - bar // 4]
+    line = rows.mean(axis=0, dtype=np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
+    edges = np.arange(33) * width / 32
+    inner = (edges[:-1] * 0.75 + edges[1:] * 0.25, edges[:-1] * 0.25 + edges[1:] * 0.75)
+    cells = np.array([line[int(a) : max(int(b), int(a) + 1)].mean() for a, b in zip(*inner, strict=True)])
+    contrast = cells[0] - cells[-1]
+    above = cells - (cells[0] + cells[-1]) / 2
+    if contrast < 60 or np.abs(above).min() < contrast / 4:
+        return None
+    bits = "".join("01"[int(value > 0)] for value in above)
+    index = int(bits[1:25], 2)
+    return index if int(bits[25:31], 2) == zlib.crc32(index.to_bytes(3, "big")) & 63 else None

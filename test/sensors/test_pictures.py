@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from edgefirst.schemas import builtin_interfaces, foxglove_msgs, sensor_msgs, std_msgs
 from PIL import Image
-from streams import Pictures, painted, stream
+from streams import Pictures, painted, read_bar_code, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, NO_PICTURE, UNDECODABLE
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import VideoParser
 from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE, VIDEO
-from edgefirst_ros.synthetic.barcode import read_bar_code
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from streams import X264, Pictures, encode, painted, stream
+from streams import X264, Pictures, encode, painted, read_bar_code, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import TiledMessage, VideoParser
 from edgefirst_ros.streams import TILED
-from edgefirst_ros.synthetic.barcode import read_bar_code
 
 B_FRAMES = stream("h264-b")
 

@@ -7,9 +7,9 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from streams import read_bar_code
 
-from edgefirst_ros.synthetic import read_bar_code
-from edgefirst_ros.synthetic.barcode import draw_bar_code
+from edgefirst_ros.synthetic.picture import draw_bar_code
 
 SIZES = st.sampled_from([(320, 180), (640, 360), (641, 363), (1280, 720), (1920, 1080)])
 

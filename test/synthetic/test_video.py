@@ -5,8 +5,9 @@ import av
 import numpy as np
 import pytest
 from read_back import Read, nanoseconds, pictures, still
+from streams import read_bar_code
 
-from edgefirst_ros.synthetic import Recipe, read_bar_code, write_recording
+from edgefirst_ros.synthetic import Recipe, write_recording
 
 SMALL = {"seconds": 2.0, "size": (320, 180), "fps": 15.0, "gop": 10, "topics": {"camera"}}
 
