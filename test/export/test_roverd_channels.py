@@ -106,10 +106,11 @@ def test_clouds_of_other_channels_than_places_are_refused(tmp_path):
         CloudReader(flat)
 
 
-def test_points_that_fill_no_lines_are_refused(tmp_path):
+@pytest.mark.parametrize("lines", [2, 0])
+def test_points_that_fill_no_lines_are_refused(tmp_path, lines):
     channels = {"xyz": ("raw", "f4", [3, 3], bytes(36)), "length": ("raw", "u4", [], np.uint32(3).tobytes())}
-    clouds = CloudReader(sensor(tmp_path / "a", **channels, height=("raw", "u4", [], np.uint32(2).tobytes())))
-    with pytest.raises(DatasetError, match="a: entry 0 has 3 points in 2 lines"):
+    clouds = CloudReader(sensor(tmp_path / "a", **channels, height=("raw", "u4", [], np.uint32(lines).tobytes())))
+    with pytest.raises(DatasetError, match=f"a: entry 0 has 3 points in {lines} lines"):
         clouds[0]
 
 

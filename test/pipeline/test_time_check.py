@@ -7,6 +7,7 @@ The three drives take 6 s of CPU: their pictures have to be drawn, encoded and d
 import math
 import re
 
+import cv2
 import numpy as np
 import pytest
 from edgefirst.schemas import sensor_msgs
@@ -19,7 +20,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.time_check import Pair, check_time, join_pairs
-from edgefirst_ros.sensors.motion import DopplerMotion, Motion
+from edgefirst_ros.sensors.motion import TURN, DopplerMotion, Motion, PictureMotion
 from edgefirst_ros.sync.offsets import Offset, find_drift, find_offset
 from edgefirst_ros.synthetic import START, Recipe
 from edgefirst_ros.synthetic.messages import cloud
@@ -222,3 +223,15 @@ def test_speed_by_doppler_is_that_of_standing_things():
     for n in range(2):
         speeds.add(START + n * 10**9, sensor_msgs.PointCloud2.from_cdr(cloud(points, "radar", 0)))
     assert speeds.motions["speed"].totals[1] == pytest.approx([12], abs=0.05)
+
+
+@pytest.mark.parametrize("right", [-2.75, 0.25, 1.5])
+def test_pictures_tell_turning_to_a_tenth_of_a_pixel(right):
+    """A texture that OpenCV moves by parts of a pixel."""
+    texture = cv2.GaussianBlur(np.random.default_rng(4).integers(0, 255, (160, 300)).astype(np.uint8), (0, 0), 2.5)
+    texture = cv2.normalize(texture, None, 20, 235, cv2.NORM_MINMAX)
+    moved = cv2.warpAffine(texture, np.float32([[1, 0, right], [0, 1, 0]]), (300, 160), flags=cv2.INTER_CUBIC)
+    motion = PictureMotion()
+    for number, picture in enumerate((texture, moved)):
+        motion.add(number * 100 * MS, picture[:, 20:276])
+    assert motion.motions[TURN].totals[-1] == pytest.approx([right, 0], abs=0.1)

@@ -58,13 +58,14 @@ def quick(monkeypatch):
 @pytest.fixture
 def start(tmp_path, place):
     """Function that begins to upload what is in a folder."""
-    begun = []
+    begun, log = [], Log()
 
     def begin(**settings):
-        one = Uploader(LiveSettings(out=str(tmp_path), upload=place, **settings), Log())
+        one = Uploader(LiveSettings(out=str(tmp_path), upload=place, **settings), log)
         begun.append(one)
         return one
 
+    begin.lines = log.lines
     yield begin
     for one in begun:
         one.close()
@@ -165,6 +166,9 @@ def test_a_line_that_is_gone_is_waited_for(bucket, place, start, tmp_path, monke
         until(lambda: "connection refused" in one.status()["failure"])
         assert len(files(tmp_path)) == 3
         assert one.status()["waiting"] == 1
+    assert [line for line in start.lines if line.endswith("; it continues")] == [
+        f"upload: {one.status()['failure']}; it continues"
+    ]
     one.close()
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
     start(keep=False)
