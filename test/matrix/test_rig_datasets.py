@@ -161,8 +161,12 @@ def test_a_killed_conversion_is_recovered_as_far_as_it_came(rigged, tmp_path, mo
 @pytest.mark.parametrize("layout", ["zip", "directory"])
 def test_a_killed_conversion_goes_on_to_the_same_bytes(rigged, tmp_path, monkeypatch, layout):
     paths = killed(rigged, tmp_path, monkeypatch, layout=layout)
+    if layout == "directory":  # a picture that the disk did not keep: those before it stay
+        begun = paths.members_partial / "drive"
+        (begun / "drive_012.camera-left.jpeg").unlink()
+        kept = (begun / "drive_003.camera-left.jpeg").stat().st_ino
     outcome = convert(rigged.recording, paths.out, rig=rigged.rig, layout=layout, resume=True)
-    assert "continues after 15 samples of an interrupted conversion" in outcome.notes
+    assert any("continues after" in note for note in outcome.notes)
     assert pl.read_ipc(paths.frames).equals(pl.read_ipc(rigged.paths.frames))
     if layout == "zip":
         assert_whole(paths, rigged.paths)
@@ -170,6 +174,7 @@ def test_a_killed_conversion_goes_on_to_the_same_bytes(rigged, tmp_path, monkeyp
     else:
         found = {f"drive/{p.name}": p.read_bytes() for p in (paths.members / "drive").iterdir()}
         assert found == members(rigged.paths.container)
+        assert (paths.members / "drive" / "drive_003.camera-left.jpeg").stat().st_ino == kept
 
 
 @pytest.mark.parametrize("rename", [False, True])
