@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset.grouping import SAMPLES, Kind, assign, stable_group
+from edgefirst_ros.dataset.summary import shares_of
 
 CUBE, LIDAR, CAR = Kind("sensor", "radar.cube"), Kind("sensor", "lidar.points"), Kind("label", "car")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
@@ -155,3 +156,10 @@ def test_what_rounding_leaves_of_the_shares_goes_to_the_last_group():
         n for n, at in places.items() if at < 0.5
     }
     assert {stable_group(name, shares) for name, at in places.items() if at >= 0.75} == {"val"}
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"), [({}, "-"), ({"train": 9}, "train"), ({"train": 80, "val": 20}, "train 80, val 20")]
+)
+def test_groups_are_told_with_their_samples_where_there_are_several(groups, words):
+    assert shares_of(groups) == words

@@ -108,6 +108,7 @@ def test_samples_come_in_the_order_of_their_stamps(changed):
 def test_two_stamps_alike_are_refused(changed):
     with pytest.raises(DatasetError, match=r"two samples of .* have the stamp 7"):
         drives(changed(timestamp=pl.lit(7, pl.Int64)))
+    drives(changed(timestamp=pl.int_range(pl.len(), dtype=pl.Int64)))  # a nanosecond apart they are two
 
 
 def test_no_stamps_are_refused(changed):

@@ -24,7 +24,6 @@ def table(path):
         return pa.ipc.open_file(file).read_all()
 
 
-@pytest.mark.parametrize("codec", ["h264", "jpeg"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -34,12 +33,12 @@ def table(path):
         {"sensors": ["lidar.points"], "masks": False},
     ],
 )
-def test_live_equals_offline(recording, tmp_path, monkeypatch, codec, options):
+def test_live_equals_offline(recording, tmp_path, monkeypatch, options):
     monkeypatch.setattr(samples, "PATIENCE", 600)
     monkeypatch.setattr(samples, "LAST_WORK", 600)
     (tmp_path / "shaded.py").write_text("def shade(picture):\n    picture //= 2\n    return picture\n")
     monkeypatch.syspath_prepend(tmp_path)
-    path, settings = recording(codec=codec, **DRIVE), Settings(jobs=2, **options)
+    path, settings = recording(**DRIVE), Settings(jobs=2, **options)
     feed = Feed(path, tmp_path / "live", settings=settings, sequence=path.stem, pretrigger=5.0)
     feed.play()
     feed.capture.close()

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -291,19 +290,3 @@ def test_the_disk_is_taken_away(recording, tmp_path):
     assert done.stderr.splitlines()[-1].startswith(f"edgefirst-ros: {disk}")
     assert "Traceback" not in done.stderr
     assert list(disk.iterdir()) == [], "something was written beside the disk that is gone"
-
-
-def test_the_same_command_goes_on_once_there_is_space(refusing, command, tmp_path):
-    """A conversion that could not be completed is continued by the same command, to the same bytes."""
-    disk = refusing
-    whole = complete(disk, "zip", log=os.fspath(disk.log))
-    expected = {p.name: p.read_bytes() for p in disk.out.iterdir()}
-    at = next(n for n, call in enumerate(disk.calls(), 1) if call[1] == "fsync" and call[2].endswith(".zip.partial"))
-    assert disk.convert(log=os.fspath(disk.log), at=at, errno=errno.EIO) == 3  # every sample was committed before
-    assert whole_members(disk.out / f"{NAME}.zip.partial").keys() == whole[0].keys()
-    shutil.copytree(disk.out, tmp_path / "again")
-    line = [*command, "convert", disk.recording, "-o", tmp_path / "again"]
-    done = subprocess.run([*line, "--name", NAME, "--jobs", "2"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "continues after" in done.stdout
-    assert {p.name: p.read_bytes() for p in (tmp_path / "again").iterdir()} == expected

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edgefirst_ros.counts import NOT_SAMPLED, UNDECODABLE
 from edgefirst_ros.pipeline.health import FEWEST, SILENT, STEADY, Health, HealthLevel, Status
 from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.streams import IMU
@@ -112,6 +113,12 @@ def test_what_a_topic_lost_and_who_else_publishes_it_is_a_warning(change: dict[s
     status = Health("/capture").topic(state, {})
     assert (status.level, status.message) == (HealthLevel.WARN, told)
     assert status.values["lost"] == state.lost
+
+
+@pytest.mark.parametrize(("reason", "level"), [(NOT_SAMPLED, HealthLevel.OK), (UNDECODABLE, HealthLevel.WARN)])
+def test_of_what_is_dropped_losses_alone_are_a_warning(reason: str, level: HealthLevel) -> None:
+    facts = {"counts": {"/imu": {"dropped": {reason: 50}}}}
+    assert Health("/capture").topic(TopicState("/imu", "/imu", IMU, publishers=1), facts).level == level
 
 
 def test_a_topic_that_cannot_be_heard_is_an_error_whatever_else_there_is() -> None:
