@@ -182,7 +182,7 @@ def recording_facts(
     for channel in walked.recording.channels.values():
         log_times = np.frombuffer(logged[channel.topic], np.int64) if channel.topic in logged else np.zeros(0, np.int64)
         length = int(log_times[-1] - log_times[0]) if len(log_times) else 0
-        times = walked.walk.times.get(channel.topic)
+        times = walked.times.get(channel.topic)
         clocks = {}
         for kind in ("header", "publish"):
             stamps = getattr(times, kind) if times else None
@@ -197,14 +197,14 @@ def recording_facts(
                 "hz": round((len(log_times) - 1) * SECOND / length, 3) if length > 0 else 0.0,
                 "longest_gap_s": int(np.diff(log_times).max(initial=0)) / SECOND,
                 "stamp_minus_log_time_s": clocks,
-                "undecodable": walked.walk.unreadable.get(channel.topic, 0),
+                "undecodable": walked.unreadable.get(channel.topic, 0),
             }
         )
     facts: dict[str, Any] = {
         "recording": str(path),
         "bytes": walked.recording.size,
-        "start": walked.walk.first,
-        "duration_s": (walked.walk.last - (walked.walk.first or 0)) / SECOND,
+        "start": walked.first,
+        "duration_s": (walked.last - (walked.first or 0)) / SECOND,
         "topics": sorted(topics, key=lambda topic: str(topic["topic"])),
         "cameras": [cameras[topic].plain() for topic in sorted(cameras)],
         "damage": [

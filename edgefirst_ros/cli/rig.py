@@ -139,8 +139,8 @@ class _Draft:
                     f"{given.path}: {topic} is {schema}, in another recording {self.topics[topic].schema}; "
                     "draft a rig of each"
                 )
-        self.radars |= walked.walk.radars
-        for calibration in walked.walk.calibrations.values():
+        self.radars |= walked.radars
+        for calibration in walked.calibrations.values():
             self.static += [(one["parent"], one["child"]) for one in calibration.static_transforms]
 
     def _take(self, message: Message) -> None:

@@ -192,10 +192,11 @@ class FirstPass:
         return SequenceFacts(name, self.roles, self.base, self.calibration, counts, sources, first_source, unused)
 
 
-class _Walk:
-    """Collects facts of all topics that may get a role; which do is known only at the end."""
+class Walked:
+    """A recording in the first pass: facts of all topics that may get a role; which do is known only at the end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, recording: Recording, settings: Settings) -> None:
+        self.recording = recording
         self._asked = tuple(topic.removeprefix("/") for topic in settings.references if topic is not None)
         self.times: dict[str, TopicTimes] = {}
         self.sequences: dict[str, _StampSequence] = {}
@@ -267,14 +268,6 @@ class _Walk:
         self.times[topic] = TopicTimes(topic, log_times=array("q") if topic in self.sequences else None)
         return True
 
-
-@dataclass(slots=True)
-class Walked:
-    """A recording after the first pass, before its topics have roles."""
-
-    recording: Recording
-    walk: _Walk
-
     @property
     def topics(self) -> dict[str, str]:
         """CDR topics that have messages, with their types."""
@@ -282,22 +275,22 @@ class Walked:
 
     def conclude(self, settings: Settings) -> FirstPass:
         """Assign roles to the topics and choose the clock; raises RecordingError or UsageError."""
-        path, recording, walk = self.recording.path, self.recording, self.walk
+        path, recording = self.recording.path, self.recording
         cause = describe_damage(recording.damage)
         if not self.topics:
             others = sorted({f"{c.topic} ({c.encoding})" for c in recording.channels.values() if c.seen})
             what = f"messages in CDR in it, only {', '.join(others[:5])}" if others else "messages in it"
             raise RecordingError(f"{path}: {cause}there are no {what}")
         try:
-            roles = choose_topics(self.topics, settings, radars=walk.radars)
+            roles = choose_topics(self.topics, settings, radars=self.radars)
         except (RecordingError, UsageError) as error:
             raise type(error)(f"{path}: {cause}{error}") from None
         turned = (f"{c.topic}: {note}" for c in recording.channels.values() for note in c.notes)
         roles.notes = (*roles.notes, *turned)
-        times = walk.times[roles.reference]
-        base = choose(settings.time_base, times, [walk.times[topic] for topic in sorted(roles.aligned)])
+        times = self.times[roles.reference]
+        base = choose(settings.time_base, times, [self.times[topic] for topic in sorted(roles.aligned)])
         segments = Segments()
-        sequence = walk.sequences[roles.reference]
+        sequence = self.sequences[roles.reference]
         offset = settings.stream(roles.sensor or streams.CAMERA.key)[1]
         stamps = [(number, stamp + offset) for number, stamp in sequence.stamps(base.base)]
         for _, stamp in stamps:
@@ -306,17 +299,17 @@ class Walked:
         if settings.start is not None or settings.end is not None:
             span = settings.span_of(segments.spans[0][0] if segments.spans else 0)
             cut = Cut.of(span, stamps, len(sequence.numbers))
-        cameras = {topic: walk.sequences[topic] for topic in roles.cameras.values()}
+        cameras = {topic: self.sequences[topic] for topic in roles.cameras.values()}
         calibration = open_calibration(roles, {topic: of.frame_id for topic, of in cameras.items()})
         for topic in sorted(roles.statics):
-            calibration.merge(walk.calibrations[topic])
+            calibration.merge(self.calibrations[topic])
         if roles.pose is not None and roles.pose_frames is not None:
-            parents = walk.parents | {of["child"]: of["parent"] for of in calibration.static_transforms}
+            parents = self.parents | {of["child"]: of["parent"] for of in calibration.static_transforms}
             try:
                 steps = find_chain(parents, *roles.pose_frames)
             except ValueError as error:
                 raise UsageError(f"{path}: {cause}rig: pose: tf: {error}") from None
-            twice = sorted({child for _, child, _ in steps} & walk.reparented)
+            twice = sorted({child for _, child, _ in steps} & self.reparented)
             roles.notes += tuple(
                 f"{roles.pose}: {child} has several parents: {parents[child]} counts" for child in twice
             )
@@ -338,11 +331,11 @@ class Walked:
             segments.preceded(nanoseconds(settings.max_gap)),
             len(segments.spans),
             frozenset(topic for topic, of in {roles.reference: sequence, **cameras}.items() if of.numbered()),
-            (walk.first or 0, walk.last),
+            (self.first or 0, self.last),
             sum(last - first for first, last in segments.spans),
-            walk.unreadable,
+            self.unreadable,
             cut,
-            unused_topics(self.topics, roles, settings, walk.radars),
+            unused_topics(self.topics, roles, settings, self.radars),
             unknown,
         )
 
@@ -380,11 +373,11 @@ def walk(
     the recording's SHA-256 is made on the way. Raises EdgeFirstError when it is not a recording.
     """
     recording: Recording = TiledRecording(open_files(path, settings.limits, hashed=hashed, more=more))
-    found = _Walk(settings)
+    found = Walked(recording, settings)
     for number, message in enumerate(recording.walk()):
         found.take(message)
         if observe:
             observe(message)
         if progress and not number % TOLD_EVERY:
             progress(recording.position, recording.size)
-    return Walked(recording, found)
+    return found

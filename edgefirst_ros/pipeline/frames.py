@@ -306,9 +306,9 @@ class FrameBuilder:
         fault = self._poses.add(message.schema, content, stamp, offset, now, self._segment_of)
         if fault:
             facts.counts.drop(topic, fault)
-        source = self._poses.source
-        if source is not None and not facts.pose:
-            facts.pose.update(frame=source.frame, topic=topic, type=message.schema, child=source.child)
+        if self._poses.source is not None and not facts.pose:
+            frame, child = self._poses.source
+            facts.pose.update(frame=frame, topic=topic, type=message.schema, child=child)
 
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:
         roles, topic, epoch = self._facts.roles, message.topic, self._epoch

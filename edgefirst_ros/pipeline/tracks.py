@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -120,15 +120,6 @@ class Navigation:
         return self._epochs[epoch]
 
 
-class PoseSource(NamedTuple):
-    """Which poses those of a sequence are."""
-
-    frame: str
-    """Frame in which they are."""
-    child: str | None
-    """Frame whose poses they are; None where the messages do not state it."""
-
-
 class Poses:
     """Poses of the vehicle by segment: of messages, or along a chain of transforms. Owned as `Navigation`.
 
@@ -153,8 +144,8 @@ class Poses:
         """Frames of the first message with a pose."""
         self._chain: list[tuple[Edge | EgoPose, bool]] | None = None
         """Transforms that move, or constant ones, and whether each is inverted; None while no chain is known."""
-        self.source: PoseSource | None = None
-        """None before the first pose."""
+        self.source: tuple[str, str | None] | None = None
+        """Frame of the poses, and that whose they are, None where messages do not state it; None before the first."""
 
     def add(
         self, schema: str, content: Any, stamp: int, offset: int | None, now: int, segment: Callable[[int], int]
@@ -197,7 +188,7 @@ class Poses:
             return NO_POSE
         if self._edge is None:
             self._edge, self._chain = edge, [(edge, False), *self._to_base(edge[1])]
-            self.source = PoseSource(edge[0], BASE if len(self._chain) > 1 else edge[1] or None)
+            self.source = edge[0], BASE if len(self._chain) > 1 else edge[1] or None
         if edge != self._edge:
             return OTHER_FRAMES
         self._track(segment, edge, stamp).add(stamp, value, now)
@@ -219,7 +210,7 @@ class Poses:
             value = pose_of(fixed["translation"], fixed["rotation"]) if fixed is not None else None
             chain.append(((parent, child) if value is None else value, upward))
         self._chain = [*chain, *self._to_base(self._frames[1])]
-        self.source = PoseSource(self._frames[0], BASE if len(self._chain) > len(chain) else self._frames[1])
+        self.source = self._frames[0], BASE if len(self._chain) > len(chain) else self._frames[1]
 
     def _to_base(self, frame: str) -> list[tuple[Edge | EgoPose, bool]]:
         """Return the constant step from the frame that moves to base_link; empty if it is base_link, or not joined."""

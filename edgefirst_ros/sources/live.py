@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from edgefirst_ros.config import Settings
@@ -334,18 +335,14 @@ class LiveSource:
 
     def _listen(self, name: str, schema: str, as_topic: str, mixed: str) -> None:
         state = self.states.get(name) or TopicState(name, as_topic, schema)
-
-        def arrive(data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
-            self._arrive(state, data, number, passage)
-
-        if not self._transport.listen(state, arrive, once=as_topic in self._roles.statics):
+        if not self._transport.listen(state, partial(self._arrive, state), once=as_topic in self._roles.statics):
             return
         self.states[name] = state
         if mixed and mixed != state.mixed:
             self._log.warning(f"{name}: {mixed}")
         state.mixed = mixed
 
-    def _arrive(self, state: TopicState, data: bytes, number: int | None, passage: Passage | None) -> None:
+    def _arrive(self, state: TopicState, data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
         if state.withdrawn:
             return
         way = passage or Passage(time.monotonic_ns(), time.time_ns())
