@@ -447,7 +447,7 @@ class TableFile:
                     batch.validate(full=True)
                     budget.take(rows=batch.num_rows, unpacked=sum(map(count_text_bytes, batch.columns)))
                     budget.take(unpacked=batch.nbytes if self._parquet else 0)
-                yield batch
+                yield batch.replace_schema_metadata()  # it may be bytes at which polars panics
             if self._parquet and found != self.rows:
                 raise ValueError(f"{self.rows} are announced, but {found} are there")
             self.rows = found
@@ -549,9 +549,13 @@ def _native(fd: int) -> Any:
 
 
 def _check_names(fields: Iterable[Any]) -> None:
-    """Raise ValueError for names that are not UTF-8 or come twice: here, and not somewhere later."""
+    """Raise ValueError for names or metadata that are not UTF-8, and names that come twice: polars would panic."""
     seen: set[str] = set()
     for field in fields:
+        try:
+            _ = [text.decode() for pair in (field.metadata or {}).items() for text in pair]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"the metadata of column {field.name!r} is not UTF-8: {error}") from error
         if field.name in seen:
             raise ValueError(f"two columns are named {field.name!r}")
         seen.add(field.name)

@@ -2,6 +2,7 @@
 """Tables as files: who owns what was read."""
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -79,3 +80,18 @@ def test_a_column_that_polars_has_no_type_for_is_an_error(tmp_path):
     with pytest.raises(DatasetError, match=r"t\.arrow: cannot be read as a table: "):
         TableFile(path).frame()
     assert TableFile(path).frame(["name"]).rows() == [("drive",)]
+
+
+def test_metadata_that_are_not_text_are_read_past_or_refused_by_the_name_of_their_column(tmp_path):
+    """polars panics at both; those of the file are of no column, and other programs' business."""
+    path = tmp_path / "t.arrow"
+    for field, file in (({}, {b"\xff": b"\xfe"}), ({b"\xff": b"\xfe"}, {})):
+        table = pa.table({"name": ["drive"]}, pa.schema([pa.field("name", pa.string(), metadata=field)], metadata=file))
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        if file:
+            (batch,) = TableFile(path).batches()
+            assert pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch]))).rows() == [("drive",)]
+        else:
+            with pytest.raises(DatasetError, match=r"t\.arrow: .*metadata of column 'name' is not UTF-8"):
+                TableFile(path)
