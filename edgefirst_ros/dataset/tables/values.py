@@ -6,9 +6,7 @@ Source: EdgeFirst Annotation Schema 2026.04, with "File-Level Metadata" (box2d_f
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -126,17 +124,6 @@ def strip_broken_rings(polygons: pa.Array) -> tuple[pa.Array, int]:
     left = np.bincount(np.repeat(np.arange(len(counts)), counts)[good], minlength=len(counts))
     kept = lists(sizes[good], pa.array(values[good[of_ring]], pa.float32()))
     return lists(left, kept, is_valid(polygons) & ((left > 0) | (counts == 0))), int((~good).sum())
-
-
-def separated(values: Iterable[float | None]) -> list[list[float]]:
-    """Rings of a polygon of 2025.10: x, y, x, y, with NaN between rings."""
-    found: list[list[float]] = [[]]
-    for value in values:
-        if value is None or math.isnan(value):
-            found.append([])
-        else:
-            found[-1].append(value)
-    return [ring for ring in found if ring]
 
 
 def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -24,11 +24,11 @@ from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
 from edgefirst_ros.dataset.sequences import parsed
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Entry, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
-from edgefirst_ros.dataset.tables.values import is_list, is_valid
+from edgefirst_ros.dataset.tables.values import cast_values, is_list, is_valid, split
 from edgefirst_ros.dataset.verdict import Check, Level, worst
 from edgefirst_ros.errors import DatasetError, counted, printable
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.streams import Form, Sensor, of_column, of_kind
+from edgefirst_ros.streams import Form, Sensor, of_kind
 
 Severity = Literal["error", "warning"]
 KEPT = 100
@@ -185,18 +185,6 @@ KEY = ["name", "frame"]
 AT_ONCE = 1024
 
 
-@dataclass(frozen=True)
-class FrameRow:
-    """Columns of one frames row that members are compared with."""
-
-    timestamp: int | None
-    position: tuple[float, float] | None
-    companions: dict[str, int]
-    """{companion: stamp in ns}, existing ones only."""
-    sizes: dict[str | None, tuple[int, ...]]
-    """{camera: width and height of its picture}, existing ones only; None: that of the frames."""
-
-
 @dataclass
 class View:
     """One member while it is checked; `fault` says why it could not be read."""
@@ -207,7 +195,8 @@ class View:
     sensor: Sensor | None
     data: bytes
     fault: str
-    row: FrameRow | None
+    row: Mapping[str, Any] | None
+    """That of the frames table."""
     entry: zipfile.ZipInfo | None
     local: Entry | DatasetError | None
     """In a ZIP its local header, or why that cannot be read."""
@@ -328,8 +317,11 @@ class Subject:
                     yield {**row, "mask": column[place].as_py()}
             start += batch.num_rows
 
-    def rings(self, split: Callable[[list[float]], Iterable[list[float]]]) -> Iterator[pl.DataFrame]:
-        """Name, frame and `ring` of every ring of polygons, batch by batch; `split`: rings of a mask of 2025.10."""
+    def rings(self, *, apart: bool) -> Iterator[pl.DataFrame]:
+        """Name, frame and `ring` of every ring of polygons, batch by batch.
+
+        `apart`: also the rings of a mask of 2025.10, which NaN separates; else it is as one ring.
+        """
         kinds, start = self._kinds(), 0
         wanted = {"polygon": schema.POLYGON, "mask": schema.MASK_AS_POLYGON}
         names = [name for name, kind in wanted.items() if name in kinds and is_readable(kinds[name], kind)]
@@ -337,15 +329,16 @@ class Subject:
             keys = self.annotated.select(KEY)[start : start + batch.num_rows]
             start += batch.num_rows
             for name in names:
-                column, kind = batch.column(name), pl.List(pl.List(pl.Float64))
+                column = batch.column(name)
                 if not is_valid(column).any():
                     continue
-                if name == "mask":
-                    parts = [None if mask is None else list(split(mask)) for mask in column.to_pylist()]
-                    rings = pl.Series("ring", parts, kind, strict=False)
-                else:
-                    rings = pl.Series("ring", pl.from_arrow(column)).cast(kind, strict=False)
-                yield keys.with_columns(rings).filter(pl.col("ring").list.len() > 0).explode("ring")
+                if name == "mask" and apart:
+                    column = split(cast_values(column, schema.MASK_AS_POLYGON))
+                nested = name == "polygon" or apart
+                kind = pl.List(pl.List(pl.Float64)) if nested else pl.List(pl.Float64)
+                rings = pl.Series("ring", pl.from_arrow(column)).cast(kind, strict=False)
+                found = keys.with_columns(rings).filter(pl.col("ring").list.len() > 0)
+                yield found.explode("ring") if nested else found
 
     def stated(self, key: str) -> Any:
         """Return file metadata of the annotations as JSON; None if absent (TAB005)."""
@@ -392,21 +385,11 @@ class Subject:
         return {key_of(row) for row in self.annotated.select(KEY).unique().iter_rows(named=True)}
 
     @cached_property
-    def rows(self) -> dict[Key, FrameRow]:
-        """{sample: its row of the frames table}, the last of several."""
-        found = {}
-        stamps = [f"{base}_timestamp" for base in self.companions]
-        sizes: dict[str | None, str] = {None: "size"}
-        sizes |= {base: f"{base}_size" for base in self.companions if of_column(base).form == "camera"}
-        for row in self.framed.iter_rows(named=True):
-            place = row["latitude"], row["longitude"]
-            found[key_of(row)] = FrameRow(
-                row["timestamp"],
-                None if None in place else place,
-                {name.removesuffix("_timestamp"): row[name] for name in stamps if row[name] is not None},
-                {base: tuple(row[name]) for base, name in sizes.items() if row[name] is not None},
-            )
-        return found
+    def rows(self) -> dict[Key, dict[str, Any]]:
+        """{sample: what members are compared with in its row of the frames table}, the last of several."""
+        wanted = ("timestamp", "size", "latitude", "longitude")
+        columns = [n for n in self.framed.columns if n in wanted or n.endswith(("_timestamp", "_size"))]
+        return {key_of(row): row for row in self.framed.select(*KEY, *columns).iter_rows(named=True)}
 
 
 def parse(text: str) -> Any:
@@ -417,6 +400,12 @@ def parse(text: str) -> Any:
 def key_of(row: dict[str, Any]) -> Key:
     """The sample of a row."""
     return Key(str(row.get("name")), row.get("frame"))
+
+
+def position_of(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The position of a row of the frames table."""
+    place = row["latitude"], row["longitude"]
+    return None if None in place else place
 
 
 def place_of(row: dict[str, Any] | Key) -> str:
@@ -499,10 +488,17 @@ def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
 
     A struct may have further fields, as `timing` may.
     """
-    (name, inner), other = _kind(found), _kind(wanted)
-    if name == other[0] == "struct":
-        inner = {key: value for key, value in inner.items() if key in other[1]}
-    return bool((name, inner) == other)
+    form = _form(found)
+    if form != _form(wanted):
+        return False
+    if form == "struct":
+        fields = {field.name: field.type for field in found}
+        return all(field.name in fields and is_same(fields[field.name], field.type) for field in wanted)
+    if form == "array" and found.list_size != wanted.list_size:
+        return False
+    if form in ("category", "array", "list"):
+        return is_same(found.value_type, wanted.value_type)
+    return form in ("text", "binary") or bool(found == wanted)
 
 
 def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -510,42 +506,28 @@ def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
 
     Text and categories, integers of any width, floats of any width, lists and arrays, more or fewer fields of a struct.
     """
-    return _readable(_kind(found), _kind(wanted))
+    forms = {_form(found), _form(wanted)}
+    if is_same(found, wanted) or pa.types.is_null(found):
+        return True
+    if forms <= {"array", "list"}:
+        sizes = {kind.list_size for kind in (found, wanted) if pa.types.is_fixed_size_list(kind)}
+        return len(sizes) < 2 and is_readable(found.value_type, wanted.value_type)
+    if forms == {"struct"}:
+        fields = {field.name: field.type for field in found}
+        return all(is_readable(fields[field.name], field.type) for field in wanted if field.name in fields)
+    return forms in ({"text", "category"}, {"integer"}, {"float"})
 
 
-def _kind(kind: pa.DataType) -> tuple[str, Any]:
+def _form(kind: pa.DataType) -> str:
     types = pa.types
-    if types.is_dictionary(kind):
-        return "category", _kind(kind.value_type)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return "text", None
+        return "text"
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
-        return "binary", None
-    if types.is_fixed_size_list(kind):
-        return "array", (kind.list_size, _kind(kind.value_type))
+        return "binary"
     if types.is_list(kind) or types.is_large_list(kind):
-        return "list", _kind(kind.value_type)
-    if types.is_struct(kind):
-        return "struct", {field.name: _kind(field.type) for field in kind}
+        return "list"
     if types.is_integer(kind) or types.is_boolean(kind):
-        return "integer", str(kind)
-    if types.is_floating(kind):
-        return "float", str(kind)
-    return str(kind), None
-
-
-def _readable(found: tuple[str, Any], wanted: tuple[str, Any]) -> bool:
-    if found == wanted or found[0] == "null":
-        return True
-    (a, inner_a), (b, inner_b) = found, wanted
-    if {a, b} == {"text", "category"}:
-        return True
-    if a == b and a in ("integer", "float"):
-        return True
-    if a in ("array", "list") and b in ("array", "list"):
-        if a == b == "array" and inner_a[0] != inner_b[0]:
-            return False
-        return _readable(inner_a[1] if a == "array" else inner_a, inner_b[1] if b == "array" else inner_b)
-    if a == b == "struct":
-        return all(_readable(inner_a[name], inner_b[name]) for name in set(inner_a) & set(inner_b))
-    return False
+        return "integer"
+    others = {"category": types.is_dictionary, "array": types.is_fixed_size_list, "struct": types.is_struct}
+    found = {**others, "float": types.is_floating}
+    return next((form for form, holds in found.items() if holds(kind)), str(kind))

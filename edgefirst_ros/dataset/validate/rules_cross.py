@@ -13,7 +13,7 @@ from edgefirst_ros.counts import PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.sequences import SEQUENCES, faults, of_sequence
 from edgefirst_ros.dataset.summary import summarize
-from edgefirst_ros.dataset.validate.report import KEY, Found, Subject, is_same, place_of, rule, where
+from edgefirst_ros.dataset.validate.report import KEY, Found, Subject, is_same, place_of, position_of, rule, where
 from edgefirst_ros.dataset.verdict import Check, Timeline
 from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
@@ -145,7 +145,7 @@ def companions(subject: Subject) -> Found:
     kinds = dict.fromkeys(of_column(base).kinds for base in subject.companions if f"{base}_timestamp" in names)
     recovered = subject.frames is not None and "recovered" in subject.frames.metadata
     for key, row in subject.rows.items():
-        stamped = {of_column(base).kinds for base in row.companions}
+        stamped = {of_column(base).kinds for base in subject.companions if row[f"{base}_timestamp"] is not None}
         for any_of in kinds:
             if recovered and any_of not in stamped:
                 continue  # the row may have been lost, and a cloud does not contain its stamp
@@ -167,7 +167,8 @@ def counts(subject: Subject) -> Found:
     faults = {topic: fault for topic, entry in found.items() if (fault := _count_fault(entry))}
     yield from ((f"counts of {topic}", fault) for topic, fault in faults.items())
     for name, its, samples in _counted(subject, found):
-        whole = [entry["written"] for topic, entry in its.items() if topic not in faults and _is_whole(entry)]
+        good = [entry for topic, entry in its.items() if topic not in faults]
+        whole = [one["written"] for one in good if one["seen"] == one["written"] + sum(_dropped(one))]
         if samples not in whole and sum(whole) < samples:
             of = f"counts of {name!r}" if name else "counts"
             yield of, f"no topic has written {counted(samples, 'sample')} and dropped the rest of what was seen"
@@ -193,7 +194,7 @@ def locations(subject: Subject) -> Found:
     yield from where(
         subject.compared,
         pl.col("location").is_not_null() & bad,
-        lambda row: f"location is {row['location']}, in the frames table {_position(row)}",
+        lambda row: f"location is {row['location']}, in the frames table {position_of(row)}",
     )
 
 
@@ -234,11 +235,6 @@ def _without(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     return left.join(right.select(KEY), on=KEY, how="anti", nulls_equal=True, maintain_order="left")
 
 
-def _position(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    place = row["latitude"], row["longitude"]
-    return None if None in place else place
-
-
 def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], int]]:
     """Return (sequence, counts, samples): a topic that another sequence's samples come from is only seen in this one.
 
@@ -253,10 +249,6 @@ def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Map
 def _is_counted(of: Any) -> bool:
     counts = of.get("counts") if isinstance(of, dict) else None
     return isinstance(counts, dict) and not any(map(_count_fault, counts.values()))
-
-
-def _is_whole(entry: Any) -> bool:
-    return bool(entry["seen"] == entry["written"] + sum(_dropped(entry)))
 
 
 def _dropped(entry: Any) -> list[Any]:

@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     date_time,
     raw_name,
 )
-from edgefirst_ros.dataset.validate.report import Subject, View, member_rule, place_of, rule
+from edgefirst_ros.dataset.validate.report import Subject, View, member_rule, place_of, position_of, rule
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.companions import decode
@@ -169,8 +169,8 @@ def whole(view: View) -> Iterator[str]:
 def sizes(view: View) -> Iterator[str]:
     """Compared with the frames table; REF007 compares the annotations with that."""
     found = view.notes.get("size")
-    size = view.row.sizes.get(view.sensor.column) if view.row and view.sensor else None
-    if found and size is not None and found != size:
+    size = view.row.get(view.sensor.size_column) if view.row and view.sensor else None
+    if found and size is not None and found != tuple(size):
         yield f"is {_by(found)}, the frames table says {_by(size)}"
 
 
@@ -206,7 +206,7 @@ def same_stamp(view: View) -> Iterator[str]:
     if view.row is None or view.sensor is None or exif is None:
         return
     column = view.sensor.column
-    stamp = view.row.timestamp if column is None else view.row.companions.get(column)
+    stamp = view.row.get(f"{column}_timestamp" if column else "timestamp")
     if exif.stamp != stamp and (stamp is not None or column is None):
         yield f"EXIF says {exif.stamp} ns, the frames table {stamp}"
 
@@ -221,7 +221,7 @@ def same_position(view: View) -> Iterator[str]:
     if view.row is None or view.sensor is None or exif is None or view.sensor.instance is not None:
         return
     found = None if exif.latitude is None or exif.longitude is None else (exif.latitude, exif.longitude)
-    wanted = view.row.position
+    wanted = position_of(view.row)
     if (found is None) != (wanted is None) or (found and wanted and not _near(found, wanted)):
         yield f"EXIF says {found}, the frames table {wanted}"
 
@@ -260,7 +260,7 @@ def cube_description(view: View) -> Iterator[str]:
 def cube_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     stated = view.notes.get("description")
-    wanted = view.row.companions.get(view.sensor.column or "") if view.row and view.sensor else None
+    wanted = view.row.get(f"{view.sensor.column}_timestamp") if view.row and view.sensor else None
     if stated and wanted is not None and stated.get("timestamp") != wanted:
         yield f"says {stated.get('timestamp')} ns, the frames table {wanted}"
 
@@ -377,8 +377,8 @@ def times(subject: Subject) -> Iterator[tuple[str, str]]:
     archive = subject.archive
     for entry, (_, found) in zip(archive.entries if archive else (), subject.members, strict=False):
         row = subject.rows.get(found[0]) if found else None
-        if row and row.timestamp is not None:
-            wanted = _dos_time(min(max(row.timestamp // 1_000_000_000, FIRST_DOS), LAST_DOS) // 2 * 2)
+        if row and row["timestamp"] is not None:
+            wanted = _dos_time(min(max(row["timestamp"] // 1_000_000_000, FIRST_DOS), LAST_DOS) // 2 * 2)
             if entry.date_time != wanted:
                 yield entry.filename, f"time {entry.date_time}, must be {wanted}"
 

@@ -23,7 +23,6 @@ from edgefirst_ros.dataset.tables.values import (
     is_list,
     is_valid,
     lengths,
-    separated,
 )
 from edgefirst_ros.dataset.validate.report import (
     KEY,
@@ -207,7 +206,7 @@ def filled(subject: Subject) -> Found:
 )
 def rings(subject: Subject) -> Found:
     """In 2025.10 polygons are in `mask`, separated by NaN."""
-    for found in subject.rings(separated):
+    for found in subject.rings(apart=True):
         size = pl.col("ring").list.len().fill_null(0)
         finite = pl.col("ring").list.eval(pl.element().is_finite().fill_null(False)).list.all()
         bad = (size < 6) | (size % 2 == 1) | ~finite.fill_null(True)
@@ -250,8 +249,8 @@ def timings(subject: Subject) -> Found:
     kind = subject.annotated.schema["timing"]
     for field in kind.fields if isinstance(kind, pl.Struct) else ():
         if field.dtype.is_signed_integer():
-            value = pl.col("timing").struct.field(field.name)
-            yield from where(subject.annotated, value < 0, partial(_say_timing, field.name))
+            rows = subject.annotated.select(*KEY, pl.col("timing").struct.field(field.name).alias("its"))
+            yield from where(rows, pl.col("its") < 0, f"timing.{field.name} is {{its}} ns")
 
 
 @rule("TAB011", "error", "columns of the sample have one value in all its rows")
@@ -353,7 +352,7 @@ def object_ids(subject: Subject) -> Found:
 @rule("TAB019", "warning", "coordinates of polygons are within 0..1")
 def coordinates(subject: Subject) -> Found:
     """They are parts of the picture, never pixels."""
-    for found in subject.rings(lambda mask: [mask]):
+    for found in subject.rings(apart=False):
         value = pl.element()
         outside = pl.col("ring").list.eval(value.filter(value.is_finite() & ~value.is_between(-ROUNDING, 1 + ROUNDING)))
         rows = found.with_columns(outside.alias("outside"))
@@ -425,8 +424,10 @@ def known_indices(subject: Subject) -> Found:
     for name in INDICES:
         found = set(subject.annotated[name].drop_nulls().list.explode().drop_nulls().unique().to_list()) - known
         if found:
-            say = partial(_say_unknown, name, found)
-            yield from where(subject.annotated, pl.any_horizontal(pl.col(name).list.contains(i) for i in found), say)
+            unknown = pl.col(name).list.eval(pl.element().filter(pl.element().is_in(found)))
+            rows = subject.annotated.select(*KEY, unknown.list.first().alias("first"))
+            text = f"{name} has {{first}}, which no row, label or category has"
+            yield from where(rows, pl.col("first").is_not_null(), text)
 
 
 @rule("TAB024", "error", "labels in neg_label_indices are not in the picture")
@@ -464,8 +465,9 @@ def known_categories(subject: Subject) -> Found:
     pairs = subject.annotated.select("label", "label_index").unique().drop_nulls("label_index")
     wrong = [(label, n) for label, n in pairs.iter_rows() if n not in names or label not in (None, names[n])]
     wrong = [(label, n) for label, n in wrong if subject.categories.get(label) != n]
-    bad = pl.any_horizontal(pl.lit(False), *(_is_pair(*one) for one in wrong))
-    yield from where(subject.annotated, bad, partial(_say_category, names))
+    bad = pl.DataFrame(wrong, pairs.schema, orient="row")
+    rows = subject.annotated.join(bad, on=pairs.columns, how="semi", nulls_equal=True, maintain_order="left")
+    yield from where(rows, pl.lit(True), partial(_say_category, names))
 
 
 @rule("TAB027", "warning", "boxes in space of edgefirst-ros state their axes")
@@ -483,24 +485,11 @@ def _is_finite(name: str, length: int) -> pl.Expr:
     return (pl.col(name).list.len() == length) & pl.all_horizontal(numbers)
 
 
-def _is_pair(label: str | None, index: int) -> pl.Expr:
-    return pl.col("label").eq_missing(pl.lit(label, pl.String)) & (pl.col("label_index") == index)
-
-
-def _say_timing(field: str, row: Mapping[str, Any]) -> str:
-    return f"timing.{field} is {row['timing'][field]} ns"
-
-
 def _say_category(names: Mapping[int, str], row: Mapping[str, Any]) -> str:
     label, index = row["label"], row["label_index"]
     if index not in names:
         return f"label_index {index} has no name in category_metadata"
     return f"label {label!r} has label_index {index}, which category_metadata names {names[index]!r}"
-
-
-def _say_unknown(name: str, unknown: set[int], row: Mapping[str, Any]) -> str:
-    first = next(index for index in row[name] if index in unknown)
-    return f"{name} has {first}, which no row, label or category has"
 
 
 def _wrong_fields(category: dict[str, Any]) -> list[str]:
