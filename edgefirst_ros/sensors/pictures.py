@@ -57,39 +57,21 @@ def codec_of(form: str) -> str:
 
 
 # ---- messages ----------------------------------------------------------------------------------
-class Parsed(Protocol):
-    """A parsed message of a camera."""
-
-    @property
-    def depends(self) -> bool:
-        """True if its picture may need the messages before it."""
-
-    @property
-    def form(self) -> str:
-        """`format` or `encoding` as in the message."""
-
-    @property
-    def entry(self) -> bool:
-        """True if decoding can start with it."""
-
-    @property
-    def closed(self) -> bool:
-        """True if, also, no later unit refers to an earlier one."""
-
-    def as_first(self) -> Parsed:
-        """Return it with its missing parameter sets in front: decoding can start without the messages before it."""
-
-
 class StillMessage(NamedTuple):
     """A CompressedImage or Image."""
 
     content: Any
     form: str
+    """`format` or `encoding` as in the message."""
     entry: bool = True
+    """True if decoding can start with it."""
     closed: bool = True
+    """True if, also, no later unit refers to an earlier one."""
     depends: bool = False
+    """True if its picture may need the messages before it."""
 
     def as_first(self) -> StillMessage:
+        """Return it with its missing parameter sets in front: decoding can start without the messages before it."""
         return self
 
 
@@ -146,6 +128,8 @@ class TiledMessage(NamedTuple):
         return TiledMessage(tuple(tile.as_first() for tile in self.tiles))
 
 
+Parsed = StillMessage | VideoMessage | TiledMessage
+"""A parsed message of a camera."""
 Parser = Callable[[Message], Parsed]
 """Parses the messages of one camera in recorded order; raises MessageError as `decode` does."""
 
