@@ -80,7 +80,7 @@ class Datasets(Dataset):
         return _reopen, (self._places, self.limits)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("paths", "container"):
+        if name in ("paths", "container", "table_files"):
             raise DatasetError(f"{self.title}: several datasets as one have no {name}; edgefirst-ros merge makes one")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -395,17 +395,13 @@ def _find_in_pictures(
     subject: ReportSubject, sensor: str, ways: Ways, parts: Mapping[str, Alignment], unreadable: Unreadable
 ) -> None:
     """Count the points of a lidar that the picture of any camera shows."""
-    for place in subject.with_input(sensor, ALIGNED_CLOUDS):
-        own = [way for key, way in ways.items() if key[:2] == (place.sample.name, sensor)]
-        known = [way for way in own if isinstance(way, Projector)]
-        if not known:
-            continue
-        try:
-            points = place.sample.lidar(sensor)
-            mask = np.any([way.project(points).mask for way in known], axis=0)
-        except (EdgeFirstError, ValueError) as error:
-            unreadable.add("lidar points", DatasetError(str(error)))
-            continue
+
+    def read(sample: Sample) -> Any:
+        known = [way for key, way in ways.items() if key[:2] == (sample.name, sensor) and isinstance(way, Projector)]
+        points = sample.lidar(sensor) if known else ()
+        return np.any([way.project(points).mask for way in known], axis=0) if len(points) else ()
+
+    for place, mask in read_each(subject.with_input(sensor, ALIGNED_CLOUDS), read, unreadable, "lidar points"):
         if len(mask):
             parts[place.sample.name].shares.setdefault(sensor, []).append(float(mask.mean()))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,7 +236,9 @@ class Logger:
             ]
             self._log("camera", rr.AnnotationContext(listed), static=True)
         if "map" in self.entities:
-            places = [place for sample in _positions(self.subject) if (place := sample) is not None]
+            frames = self.subject.dataset.frames
+            known = {"latitude", "longitude"} <= set(() if frames is None else frames.columns)
+            places = frames.select("latitude", "longitude").drop_nulls().rows() if frames is not None and known else []
             self._log("map/track", rr.GeoLineStrings(lat_lon=[places], radii=rr.Radius.ui_points(1.5)), static=True)
 
 
@@ -245,13 +247,6 @@ def entity_of(sensor: str) -> str:
     known = of_key(sensor)
     base = ENTITIES[known.base]
     return base if known.instance is None else f"{base}-{known.instance}"
-
-
-def _positions(subject: ReportSubject) -> Iterator[list[float]]:
-    frames = subject.dataset.frames
-    if frames is not None and {"latitude", "longitude"} <= set(frames.columns):
-        for latitude, longitude in frames.select("latitude", "longitude").drop_nulls().iter_rows():
-            yield [latitude, longitude]
 
 
 def _size(info: Any) -> tuple[int, int] | None:
@@ -286,9 +281,5 @@ def blueprint(entities: Collection[str]) -> Any:
         below.append(rrb.MapView(origin="map", name="Map"))
     if below:
         right.append(rrb.Horizontal(*below))
-    columns = [rrb.Vertical(*column, row_shares=_shares(column)) for column in (left, right) if column]
+    columns = [rrb.Vertical(*column, row_shares=[2, *[1] * (len(column) - 1)]) for column in (left, right) if column]
     return rrb.Blueprint(rrb.Horizontal(*columns), rrb.SelectionPanel(state="collapsed"))
-
-
-def _shares(column: list[Any]) -> list[int]:
-    return [2, *[1] * (len(column) - 1)]
