@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -281,12 +281,6 @@ ROWS = {".arrow": 1024, ".parquet": 1 << 14, ".json": 1 << 13}
 """Rows of a batch; fixed, so that equal rows have equal bytes."""
 
 
-class _Writer(Protocol):
-    def write_batch(self, batch: pa.RecordBatch) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def write_rows(
     rows: Batches,
     file: BinaryIO,
@@ -302,7 +296,7 @@ def write_rows(
     equal bytes.
     """
     target = schema.arrow_schema(dict(columns)).with_metadata(dict(metadata) or None)
-    writer: _Writer
+    writer: Any
     if form == ".arrow":
         writer = pa.ipc.new_file(file, target)
     elif form == ".parquet":

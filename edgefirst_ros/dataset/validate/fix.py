@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,54 +60,43 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Rep
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     subject = Subject(paths, limits)
     table = subject.annotations
-    if table is None or not table.rows or "name" not in _readable(table):
+    names = _readable(table) if table else []
+    if table is None or not table.rows or "name" not in names:
         return Repairs()
     done = Repairs(table.path)
-    columns = _ColumnRepair(table)
     rows = RowRepair(subject.samples)
     for batch in table.batches():
-        fixed = columns.fixed(batch, columns.readable, done.changed)
-        rows.add(fixed, batch, columns.readable)
+        rows.add(_mend_columns(table.path, batch, names, done.changed), batch, names)
     rows.decide(done.changed)
     if done.changed:
         if isinstance(table, NestedTable):
             raise DatasetError(f"{table.path}: JSON is not put right; make it {paths.arrow.name} with migrate first")
-        done.kept = _replace(table, columns, rows)
+        done.kept = _replace(table, names, rows)
     return done
 
 
-class _ColumnRepair:
-    """The repairs of columns, as far as their types are those of the format."""
-
-    def __init__(self, table: TableFile) -> None:
-        self._path = table.path
-        self.readable = _readable(table)
-        self.broken: set[str] = set()
-        """Columns with repairs so far."""
-
-    def fixed(self, batch: pa.RecordBatch, names: Collection[str], changed: Counter[tuple[str, str]]) -> pa.RecordBatch:
-        """Return the batch with the columns in `names` put right, and count the repairs."""
-        arrays = {name: batch.column(name) for name in batch.schema.names}
-        before = {name: arrays[name] for name in schema.GEOMETRY if name in arrays}
-        for name in names:
-            for rule in REPAIRED:
-                if rule.fix is None or name not in rule.fix.mend or not rule.fix.fits(arrays[name].type):
-                    continue
-                if pa.types.is_null(arrays[name].type):
-                    continue
-                try:
-                    arrays[name], count = rule.fix.mend[name](arrays[name])
-                except (pa.ArrowException, ValueError) as error:
-                    raise DatasetError(f"{self._path}: column {name!r} cannot be put right: {error}") from error
-                if count:
-                    changed[rule.id, rule.fix.said.format(name)] += count
-                    self.broken.add(name)
-        for name, array in before.items():
-            score = f"{name}_score"
-            if score in self.readable:
-                gone = is_valid(array) & ~is_valid(arrays[name])
-                arrays[score] = nulled(arrays[score], gone)
-        return pa.record_batch(list(arrays.values()), schema=batch.schema)
+def _mend_columns(
+    path: Path, batch: pa.RecordBatch, names: Collection[str], changed: Counter[tuple[str, str]]
+) -> pa.RecordBatch:
+    """Return the batch with the columns in `names` put right, as far as their types are the format's; count repairs."""
+    arrays = {name: batch.column(name) for name in batch.schema.names}
+    for name in names:
+        for rule in REPAIRED:
+            kind = arrays[name].type
+            if rule.fix is None or name not in rule.fix.mend or not rule.fix.fits(kind) or pa.types.is_null(kind):
+                continue
+            try:
+                arrays[name], count = rule.fix.mend[name](arrays[name])
+            except (pa.ArrowException, ValueError) as error:
+                raise DatasetError(f"{path}: column {name!r} cannot be put right: {error}") from error
+            if count:
+                changed[rule.id, rule.fix.said.format(name)] += count
+    for name in (name for name in schema.GEOMETRY if name in arrays):
+        score = f"{name}_score"
+        if score in names:
+            gone = is_valid(batch.column(name)) & ~is_valid(arrays[name])
+            arrays[score] = nulled(arrays[score], gone)
+    return pa.record_batch(list(arrays.values()), schema=batch.schema)
 
 
 class RowRepair:
@@ -198,15 +187,7 @@ def _readable(table: TableFile) -> list[str]:
     ]
 
 
-def _batches(table: TableFile, columns: _ColumnRepair, rows: RowRepair) -> Iterator[pa.RecordBatch]:
-    start, broken = 0, sorted(columns.broken)
-    for batch in table.batches():
-        fixed = columns.fixed(batch, broken, Counter())
-        yield rows.apply(fixed, start)
-        start += batch.num_rows
-
-
-def _replace(table: TableFile, columns: _ColumnRepair, rows: RowRepair) -> Path:
+def _replace(table: TableFile, names: Collection[str], rows: RowRepair) -> Path:
     """Write the table under a partial name and put it into place; returns the name that the old one has now."""
     path = table.path
     kept = path.with_name(path.name + BEFORE)
@@ -217,9 +198,12 @@ def _replace(table: TableFile, columns: _ColumnRepair, rows: RowRepair) -> Path:
     target = rows.schema(table.schema).with_metadata(table.metadata or None)
     with Replacement(path) as replacement:
         with replacement.writing() as file, _writer(file, path, target) as writer:
-            for batch in _batches(table, columns, rows):
-                if batch.num_rows:
-                    writer.write_batch(batch)
+            start = 0
+            for batch in table.batches():
+                kept_rows = rows.apply(_mend_columns(path, batch, names, Counter()), start)
+                start += batch.num_rows
+                if kept_rows.num_rows:
+                    writer.write_batch(kept_rows)
         if not os.path.lexists(kept):  # else a fix was interrupted here
             keep_copy(path, kept, overwrite=False)
         replacement.put_in_place()
