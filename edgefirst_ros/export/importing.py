@@ -9,7 +9,8 @@ import re
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from edgefirst_ros.dataset.names import host_of, safe_name
 from edgefirst_ros.dataset.storage.lock import open_file, reporting
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
+from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.streams import of_kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -41,6 +44,10 @@ BLOCK, INLINE = 512, 4096
 NOT_FOLLOWED = "a symbolic link, which an import does not follow"
 
 
+LONGEST_INSTANCE = 24
+"""Characters of the name of a further sensor, without the number of one of several; INSTANCE allows 32."""
+
+
 # ---- samples -------------------------------------------------------------------------------------
 def find_nearest(stamps: NDArray[np.int64], stamp: int, tolerance: int = TOLERANCE) -> int | None:
     """Return the index of the stamp nearest to another, of two the earlier; None beyond the tolerance.
@@ -54,6 +61,66 @@ def find_nearest(stamps: NDArray[np.int64], stamp: int, tolerance: int = TOLERAN
     near = [n for n in (place - 1, place) if 0 <= n < len(stamps)]
     found = min(near, key=lambda n: abs(int(stamps[n]) - stamp), default=None)
     return found if found is not None and abs(int(stamps[found]) - stamp) <= tolerance else None
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A sensor beside the reference camera."""
+
+    what: str
+    """Its name in the report."""
+    kind: str
+    """Kind of its members; empty for a mask of classes."""
+    stamps: NDArray[np.int64]
+    """(N,) rising, ns."""
+    make: Callable[[int], bytes]
+    """Returns an entry as a member, empty if it cannot be one; successive calls with rising numbers."""
+    exact: Callable[[int], int | None] | None = None
+    """Returns the stamp of an entry in ns, where it is known better than in `stamps`."""
+
+    def near(self, stamp: int, time: int, row: dict[str, Any]) -> bytes:
+        """Return the entry nearest to a picture, empty without one, and note its stamp in the row of the frames.
+
+        Args:
+            stamp: of the picture, ns, as in `stamps`.
+            time: of the sample, ns.
+            row: gets the stamp, the skew and the size of a picture.
+        """
+        number = find_nearest(self.stamps, stamp)
+        data = b"" if number is None else self.make(number)
+        known = of_kind(self.kind) if self.kind else None
+        if data and number is not None and known is not None and known.column is not None:
+            measured = self.exact(number) if self.exact is not None else None
+            measured = int(self.stamps[number]) if measured is None else measured
+            row |= {f"{known.column}_timestamp": measured, f"{known.column}_skew": measured - time}
+            if known.form == "camera":
+                row[known.size_column] = check_jpeg(data)
+        return data
+
+
+def columns_of(companions: Iterable[Companion]) -> list[str]:
+    """Return the companions with columns in the frames table: the usual ones, then the others of these."""
+    there = (of_kind(companion.kind).column for companion in companions if companion.kind)
+    return list(dict.fromkeys(("radar_targets", "lidar_points", "radar_cube", *filter(None, there))))
+
+
+def name_kinds(kind: str, names: Iterable[str], first: str) -> dict[str, str]:
+    """Return the kind of the members of several sensors by their names: `lidar-rear.pcd` of `lidar-rear`.
+
+    Args:
+        kind: kind of the first instance: `lidar.pcd`.
+        names: names of the sensors.
+        first: name, and beginning of further names, in an export: `lidar`. Without it the first of all is the first.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: name != first):
+        plain = re.sub(r"[^a-z0-9_]", "_", re.sub(f"^{first}[-_.]", "", name.lower()))[:LONGEST_INSTANCE] or first
+        instance, number = plain, 1
+        while (own := kind.replace(".", f"-{instance}.", 1)) in found.values():
+            number += 1
+            instance = f"{plain}_{number}"
+        found[name] = own if found else kind
+    return found
 
 
 def name_sequences(names: Iterable[str]) -> list[str]:

@@ -80,7 +80,7 @@ def labels(new, lib, kind, dtype, values, *, suffix=()):
 
 
 # ---- sensors -------------------------------------------------------------------------------------
-def test_further_lidars_and_clouds_without_a_sensor_are_told(tmp_path):
+def test_further_lidars_are_instances_and_clouds_without_a_sensor_are_told(tmp_path):
     def add(new, lib):
         way = np.array([[1, 0, 0]], "f4")
         for n, name in enumerate(("low", "top")):
@@ -92,11 +92,11 @@ def test_further_lidars_and_clouds_without_a_sensor_are_told(tmp_path):
         clouds.store_pc(way, "world", US)
 
     dataset, lines = restored(sequence(tmp_path / "in", add), tmp_path / "out")
-    assert lines["top"].lost == "only the first lidar and the first radar are read"
+    assert [lines[name].where for name in ("low", "top")] == ["lidar.pcd", "lidar-top.pcd"]
     assert lines["map"].lost == "point clouds without a sensor have no place"
-    assert "low" not in lines
     first = next(iter(dataset.samples()))
-    assert first.lidar()["x"].tolist() == [5]
+    assert [first.lidar(key)["x"].tolist() for key in ("lidar.points", "lidar.points.top")] == [[5], [6]]
+    assert first.row["lidar_points_top_timestamp"] == STAMPS[0] * 1000
 
 
 def test_a_sequence_without_poses_is_refused(tmp_path):

@@ -68,6 +68,18 @@ def test_each_sensor_of_a_rig_is_a_sensor_of_its_own(tmp_path):
         for n, stamp in enumerate(sensor.frames_timestamps_us[:, 1].tolist()):
             points = sensor.get_frame_point_cloud(n, motion_compensation=False, with_start_points=False).xyz_m_end
             np.testing.assert_allclose(points, np.stack([clouds[stamp][a] for a in "xyz"], -1), atol=1e-5, rtol=0)
+    restore(tmp_path / "out", "ncore", tmp_path / "back")
+    back = Dataset(tmp_path / "back" / "rigged-camera.zip")
+    assert back.calibration("rigged-camera").sensor_frames == {"lidar.points.rear": "lidar-rear"}
+    places = {one["child"]: one["translation"] for one in back.calibration("rigged-camera").static_transforms}
+    np.testing.assert_allclose([places["lidar"], places["lidar-rear"]], [LIDAR, REAR], atol=1e-9)
+    both = [one for one in back if one.inputs >= {"lidar.points", "lidar.points.rear"}]
+    assert len(both) > 20
+    for key in ("lidar.points", "lidar.points.rear"):
+        column = f"{key.replace('.', '_')}_timestamp"
+        clouds = {one.row[column]: one.lidar(key)["x"] for one in dataset}
+        for one in both:
+            np.testing.assert_allclose(one.lidar(key)["x"], clouds[one.row[column]], atol=1e-5, rtol=0)
     homes = {line.what: line.where for line in report.lines}
     assert homes["camera-left.jpeg"] == "cameras/camera-left"
     assert homes["lidar-rear.pcd"] == "lidars/lidar-rear"
@@ -90,3 +102,10 @@ def test_each_radar_of_a_rig_has_its_targets_and_cubes(recording, tmp_path):
     for sample in dataset:
         if (stamp := sample.row["radar_cube_rear_timestamp"] // 1000) in cubes["radar-rear"].timestamps_us:
             assert cubes["radar-rear"].get_png(stamp) == sample.read("radar.cube.rear")
+    restore(tmp_path / "out", "ncore", tmp_path / "back")
+    (path,) = (tmp_path / "back").glob("*.zip")
+    cubes = {sample.row["radar_cube_rear_timestamp"]: sample.read("radar.cube.rear") for sample in dataset}
+    found = [sample for sample in Dataset(path) if "radar.cube.rear" in sample.inputs]
+    assert len(found) > 5
+    assert all(cubes[sample.row["radar_cube_rear_timestamp"]] == sample.read("radar.cube.rear") for sample in found)
+    assert all("radar.targets.rear" in sample.inputs for sample in found)

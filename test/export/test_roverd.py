@@ -401,3 +401,15 @@ def test_each_sensor_of_a_rig_has_a_folder_of_its_own(tmp_path):
             np.testing.assert_array_equal(cloud[:length], np.stack([one.lidar(key)[axis] for axis in "xyz"], -1))
     assert told["camera-left.jpeg"].where == "camera_left/video.avi"
     assert told["lidar-rear.pcd"].where == "lidar_points_rear/"
+    lines = restored(tmp_path / "traces", tmp_path / "back")
+    assert lines["rigged/camera_left/video.avi"].where == "camera-left.jpeg"
+    back = Dataset(tmp_path / "back" / "traces.zip")
+    assert validate(back.paths.container).errors == 0
+    both = [one for one in back if "lidar.points.rear" in one.inputs and "camera.left" in one.inputs]
+    assert len(both) > 20
+    for one, sent in zip(back, samples, strict=True):
+        for key in one.inputs - {"camera"}:
+            column = key.replace(".", "_")
+            assert abs(one.row[f"{column}_timestamp"] - sent.row[f"{column}_timestamp"]) < 1000
+            assert one.read(key)[-1000:] == sent.read(key)[-1000:]
+    assert back[5].image("camera.left").shape == (64, 128, 3)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import importing
 from edgefirst_ros.export.importing import (
+    Companion,
     clean_text,
-    find_nearest,
+    columns_of,
     make_counts,
     make_metadata,
+    name_kinds,
     refuse_links,
     stamp_picture,
 )
@@ -43,12 +46,14 @@ from edgefirst_ros.sensors.calibration import judge
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import BASE, geodetic, move_boxes, pose, quaternion, rotation, world_to_ecef
+from edgefirst_ros.streams import of_key, of_kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 TOLERANCE = importing.TOLERANCE // 1000
-"""Largest skew of a companion against a picture, µs."""
+"""Largest skew of a box against a picture, µs."""
+NEAREST = "the nearest within 100 ms of a picture"
 OWN = frozenset({"frame", "timestamp_ns", "annotations"})
 """Metadata of a frame that `export` writes, and that are read."""
 EARTH_RADIUS = (6.3e6, 6.5e6)
@@ -86,6 +91,7 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
 
 def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossReport, progress: Progress) -> None:
     tally: Counter[str] = Counter()
+    kinds: dict[str, str] = {}
     for reader in readers:
         with reading(f"NCore sequence {reader.sequence_id!r}"):
             loader = _load(reader)
@@ -95,13 +101,15 @@ def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossRep
             with reading(name):
                 taken = _Import(loader, reader, camera, safe_name(name), tally)
             taken.write(out, budget, progress)
-        for ids in (loader.lidar_ids[1:], loader.radar_ids[1:]):
-            for sensor in ids:
-                report.add(sensor, "", "only the first lidar and the first radar are read")
+            kinds |= {companion.what: companion.kind for companion in taken.companions}
         for source in loader.point_clouds_ids:
             report.add(source, "", "point clouds without a sensor have no place")
     if not tally["camera"]:
         raise DatasetError("the NCore sequences have no camera with JPEG or PNG pictures, and so no sample")
+    for what, kind in kinds.items():
+        if tally[what]:
+            returns = "of several returns the first; " if kind.endswith("pcd") else ""
+            report.add(what, kind, returns + NEAREST, tally[what])
     for what, where, lost in _LINES:
         if tally[what]:
             report.add(what, where, lost, tally[what])
@@ -112,9 +120,6 @@ _LINES = (
     ("pictures", "", "neither JPEG nor PNG"),
     ("broken pictures", "", "no picture can be read there"),
     ("without a position", "frames", "world_global is not there, or is not ECEF: neither position nor attitude"),
-    ("lidar", "lidar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
-    ("radar", "radar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
-    ("cubes", "radar.png", "the nearest within 100 ms of a picture"),
     ("cuboids", "box3d", "those turned by over 10 degrees against the vehicle become the hull around them"),
     ("cuboids again", "", "a picture has one box of a track, the nearest in time"),
     ("cuboids without a picture", "", "no picture within 100 ms, or no pose"),
@@ -153,23 +158,34 @@ class _Import:
     def __init__(self, loader: Any, reader: Any, camera: str, name: str, tally: Counter[str]) -> None:
         self._loader, self._camera, self._name, self._tally = loader, camera, name, tally
         self._sensor = loader.get_camera_sensor(camera)
+        self._frames: dict[str, str] = {}
+        """Frame of each companion in the dataset, by its name."""
         self._stamps: NDArray[np.int64] = self._sensor.frames_timestamps_us[:, 1].astype(np.int64)
-        self._companions: dict[str, tuple[Any, NDArray[np.int64]]] = {}
-        for kind, ids, get in (
+        self.companions = list(self._find_companions(reader))
+
+    def _find_companions(self, reader: Any) -> Iterator[Companion]:
+        loader, cubes = self._loader, reader.open_component_readers(components()[1])
+        for first, ids, get in (
             ("lidar", loader.lidar_ids, loader.get_lidar_sensor),
             ("radar", loader.radar_ids, loader.get_radar_sensor),
         ):
-            if ids and len(stamps := (sensor := get(ids[0])).frames_timestamps_us[:, 1].astype(np.int64)):
-                self._companions[kind] = sensor, stamps
-        self._cubes = reader.open_component_readers(components()[1]).get("radar")
-        self._cube_stamps = self._cubes.timestamps_us.astype(np.int64) if self._cubes is not None else np.zeros(0, int)
-        self._clouds: dict[str, tuple[int, bytes]] = {}
+            named = name_kinds(f"{first}.pcd", dict.fromkeys((*ids, *(cubes if first == "radar" else ()))), first)
+            for name, kind in named.items():
+                self._frames[name] = kind.partition(".")[0]
+                if name in ids and len(stamps := (sensor := get(name)).frames_timestamps_us[:, 1].astype(np.int64)):
+                    make = partial(self._cloud, sensor, name, radar=first == "radar")
+                    yield Companion(name, kind, stamps * 1000, lru_cache(1)(make), partial(_exact_of, sensor, stamps))
+                if first == "radar" and name in cubes:
+                    stamps = cubes[name].timestamps_us.astype(np.int64)
+                    png = lru_cache(1)(partial(self._cube, cubes[name], f"cubes of {name}", stamps))
+                    own = kind.replace(".pcd", ".png")
+                    yield Companion(f"cubes of {name}", own, stamps * 1000, png, partial(_stamp_in, png))
 
     def write(self, out: Path, budget: Budget, progress: Progress) -> None:
         with reading(self._name):
             rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
             pictures = Pictures(self._loader, self._camera, self._name, budget, self._tally)
-        with DatasetWriter(out, self._name, companions=("radar_targets", "lidar_points", "radar_cube")) as writer:
+        with DatasetWriter(out, self._name, companions=columns_of(self.companions)) as writer:
             for n in range(len(self._stamps)):
                 with reading(f"{self._name}: picture {n}"):
                     sample = self._sample(n, numbers[n], rows[n], boxes.get(n, {}), pictures)
@@ -201,8 +217,8 @@ class _Import:
             return None
         members: list[tuple[str, Sequence[Buffer]]] = []
         frame_row: dict[str, Any] = {**row, "keyframe": True, "segment": 0, "size": size}
-        self._nearest(stamp, time, members, frame_row)
-        self._cube(stamp, time, members, frame_row)
+        found = ((companion.kind, companion.near(stamp * 1000, time, frame_row)) for companion in self.companions)
+        members += [(kind, [other]) for kind, other in found if other]
         depth = pictures.depth(stamp)
         if depth is not None:
             members.append(("depth.png", [depth]))
@@ -246,8 +262,9 @@ class _Import:
 
     def _metadata(self, written: int) -> dict[str, Any]:
         transforms = []
-        places = {self._camera: self._camera} | {kind: s.sensor_id for kind, (s, _) in self._companions.items()}
-        for child, sensor in places.items():
+        of = {of_kind(companion.kind).key: companion.kind.partition(".")[0] for companion in self.companions}
+        there = {name: frame for name, frame in self._frames.items() if frame in of.values()}
+        for sensor, child in {self._camera: self._camera, **there}.items():
             pose = self._pose(sensor, RIG, self._stamps[:1])
             if pose is not None:
                 transforms.append(
@@ -268,42 +285,20 @@ class _Import:
             "sources": list(range(len(files))),
             "camera_info": info,
             "static_transforms": transforms,
-            "calibration": judge(info, transforms, self._companions),
+            "sensor_frames": {key: frame for key, frame in of.items() if of_key(key).instance is not None},
+            "calibration": judge(info, transforms, of.values()),
             "topics": {"reference": self._camera},
             "counts": make_counts(self._camera, len(self._stamps), written, "neither JPEG nor PNG, or broken"),
         }
         return make_metadata(files, {self._name: facts})
 
     # ---- companions ----------------------------------------------------------------------------
-    def _nearest(self, stamp: int, time: int, members: list[tuple[str, Sequence[Buffer]]], row: dict[str, Any]) -> None:
-        """Add the clouds nearest to a picture, and their stamps."""
-        for kind, column in (("lidar", "lidar_points"), ("radar", "radar_targets")):
-            if kind not in self._companions:
-                continue
-            sensor, stamps = self._companions[kind]
-            n = find_nearest(stamps, stamp, TOLERANCE)
-            if n is None:
-                continue
-            if self._clouds.get(kind, (-1, b""))[0] != n:
-                self._clouds[kind] = n, self._cloud(sensor, n, radar=kind == "radar")
-                self._tally[kind] += 1
-            members.append((f"{kind}.pcd", [self._clouds[kind][1]]))
-            row[f"{column}_timestamp"] = exact(sensor.get_frame_generic_meta_data(n), int(stamps[n]))
-            row[f"{column}_skew"] = row[f"{column}_timestamp"] - time
+    def _cube(self, cubes: Any, what: str, stamps: NDArray[np.int64], n: int) -> bytes:
+        self._tally[what] += 1
+        return bytes(cubes.get_png(int(stamps[n])))
 
-    def _cube(self, stamp: int, time: int, members: list[tuple[str, Sequence[Buffer]]], row: dict[str, Any]) -> None:
-        """Add the radar cube of an export nearest to a picture, and its stamp, which its picture has in ns."""
-        n = find_nearest(self._cube_stamps, stamp, TOLERANCE)
-        if n is None:
-            return
-        png = self._cubes.get_png(int(self._cube_stamps[n]))
-        measured = decode_cube(png).timestamp
-        row["radar_cube_timestamp"] = measured if measured is not None else int(self._cube_stamps[n]) * 1000
-        row["radar_cube_skew"] = row["radar_cube_timestamp"] - time
-        members.append(("radar.png", [png]))
-        self._tally["cubes"] += 1
-
-    def _cloud(self, sensor: Any, n: int, *, radar: bool) -> bytes:
+    def _cloud(self, sensor: Any, what: str, n: int, *, radar: bool) -> bytes:
+        self._tally[what] += 1
         points = sensor.get_frame_point_cloud(n, motion_compensation=False, with_start_points=False).xyz_m_end
         valid = sensor.get_frame_ray_bundle_return_valid_mask(n)
         further: dict[str, NDArray[Any]] = {}
@@ -346,6 +341,14 @@ class _Import:
             if np.isfinite([*way.flat, *box.dim]).all():
                 return list(map(float, move_boxes([0, 0, 0, *box.dim], way)[0]))
         return None
+
+
+def _exact_of(sensor: Any, stamps: NDArray[np.int64], n: int) -> int:
+    return exact(sensor.get_frame_generic_meta_data(n), int(stamps[n]))
+
+
+def _stamp_in(png: Callable[[int], bytes], n: int) -> int | None:
+    return decode_cube(png(n)).timestamp
 
 
 def exact(told: dict[str, Any], stamp_us: int) -> int:

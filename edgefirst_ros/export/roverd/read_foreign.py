@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import isfinite, nan
 from pathlib import Path
@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.counts import UNDECODABLE, Progress
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.export.importing import (
     NOT_FOLLOWED,
     TOLERANCE,
-    find_nearest,
+    Companion,
+    columns_of,
     make_counts,
     make_metadata,
+    name_kinds,
     name_sequences,
     read_json,
     refuse_deep,
@@ -53,6 +55,7 @@ from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.navigation import Fix, FixTrack, ValueTrack, slerp
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import Floats
+from edgefirst_ros.streams import INSTANCE, of_kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -66,24 +69,13 @@ QUALITY = 95
 """JPEG quality of reflectivities."""
 
 
-@dataclass(frozen=True)
-class _Companion:
-    """A sensor beside the camera: when its entries were measured, and an entry as part of a sample."""
-
-    what: str
-    stamps: NDArray[np.int64]
-    member: Callable[[int], bytes]
-    kind: str = ""
-    column: str = ""
-
-
 def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
     """Make a dataset of the traces below `source`: a sequence each, a sample for each picture of its camera.
 
     camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
     lidar.png; lidar/rfl (u1) lidar.jpeg; radar_cube of an export radar.png; _camera/segment a mask of classes: each the
-    nearest entry within 100 ms. imu/rot becomes the orientation and gps/lla the position, interpolated. All else has no
-    place: raw I/Q is not a range-Doppler cube.
+    nearest entry within 100 ms. Further sensors, such as lidar_points_rear, become instances. imu/rot becomes the
+    orientation and gps/lla the position, interpolated. All else has no place: raw I/Q is not a range-Doppler cube.
 
     Args:
         source: a trace, or a folder that holds traces at any depth.
@@ -102,11 +94,11 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces), limits)
     names = name_sequences(trace.resolve().name for trace in traces)
     sequences: dict[str, dict[str, Any]] = {}
-    companions = ("radar_targets", "lidar_points", "radar_cube")
+    found = [_ForeignTrace(trace, budget) for trace in traces]
+    companions = columns_of(companion for read in found for companion in read.companions)
     with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:
         failing.callback(writer.abort)
-        for place, (trace, sequence) in enumerate(zip(traces, names, strict=True)):
-            read = _ForeignTrace(trace, budget)
+        for place, (read, sequence) in enumerate(zip(found, names, strict=True)):
             for number, sample in enumerate(read.samples(sequence)):
                 writer.write(sample)
                 progress(f"importing {sequence}", number + 1, read.total)
@@ -159,9 +151,9 @@ class _ForeignTrace:
         """Samples so far."""
         self._beyond = 0
         """Pictures without a stamp."""
-        self._companions = list(self._found())
+        self.companions = list(self._found())
         camera = self._readers.get("camera")
-        self._video = camera is not None and VIDEO in camera.channels and camera.described(VIDEO)[0] == "mjpg"
+        self._video = camera is not None and _is_video(camera)
         self._stamps = camera.stamps() if camera is not None and self._video else np.empty(0, np.int64)
         self.total = len(self._stamps)
         if (np.diff(self._stamps) <= 0).any():
@@ -169,33 +161,38 @@ class _ForeignTrace:
         self._gps = "gps" if "gps" in self._readers else GPS
         self._imu = "imu" if "imu" in self._readers else IMU
         self._fixes, self._turns = FixTrack(), ValueTrack(slerp)
-        self._read_fixes()
-        self._read_turns()
 
-    def _found(self) -> Iterator[_Companion]:
+    def _found(self) -> Iterator[Companion]:
         """Yield the channels that can be imported, by their names in roverd and in `export`."""
-        for sensor, kind, column in (
-            ("radar_points", "radar.pcd", "radar_targets"),
-            ("lidar_points", "lidar.pcd", "lidar_points"),
-        ):
-            reader = self._readers.get(sensor)
-            if reader and {XYZ, LENGTH, STAMPS} <= reader.channels.keys():
-                yield _companion(sensor, reader, (XYZ, LENGTH), partial(_pcd, CloudReader(reader)), kind, column)
-        reader = self._readers.get("radar_cube")
-        if reader and {CUBE, STAMPS} <= reader.channels.keys() and (reader.folder / RADAR).is_file():
-            make_cube = partial(_make_cube, reader, reader.stamps(), self._budget)
-            yield _companion(f"radar_cube/{CUBE}", reader, (CUBE,), make_cube, "radar.png", "radar_cube")
+        for first, kind in (("radar_points", "radar.pcd"), ("lidar_points", "lidar.pcd"), ("radar_cube", "radar.png")):
+            for sensor, own in name_kinds(kind, self._named(first), first).items():
+                reader = self._readers[sensor]
+                cubes = first == "radar_cube" and (reader.folder / RADAR).is_file()
+                if first != "radar_cube" and {XYZ, LENGTH, STAMPS} <= reader.channels.keys():
+                    yield _companion(sensor, reader, (XYZ, LENGTH), partial(_pcd, CloudReader(reader)), own)
+                elif cubes and {CUBE, STAMPS} <= reader.channels.keys():
+                    make_cube = partial(_make_cube, reader, reader.stamps(), self._budget)
+                    yield _companion(f"{sensor}/{CUBE}", reader, (CUBE,), make_cube, own)
+        for sensor, own in name_kinds("camera.jpeg", self._named("camera"), "camera").items():
+            reader = self._readers[sensor]
+            if sensor != "camera" and {VIDEO, STAMPS} <= reader.channels.keys() and _is_video(reader):
+                yield _companion(f"{sensor}/{VIDEO}", reader, (), _Pictures(reader.folder / VIDEO).at, own)
         for sensor, channel, kind, dtype, make in (
             ("lidar", "rng", "lidar.png", "<u2", partial(encode_gray, smooth=True)),
             ("lidar", "rfl", "lidar.jpeg", "u1", _encode_reflect),
             ("_camera", SEGMENT, "", "u1", encode_gray),
         ):
-            reader = self._readers.get(sensor)
-            if reader and {channel, STAMPS} <= reader.channels.keys():
-                form, found, shape = reader.described(channel)
+            other = self._readers.get(sensor)
+            if other and {channel, STAMPS} <= other.channels.keys():
+                form, found, shape = other.described(channel)
                 if form == "lzmaf" and found == np.dtype(dtype) and len(shape) == 2:
-                    taken = partial(_frame, reader, channel, make, self._budget)
-                    yield _companion(f"{sensor}/{channel}", reader, (channel,), taken, kind)
+                    taken = partial(_frame, other, channel, make, self._budget)
+                    yield _companion(f"{sensor}/{channel}", other, (channel,), taken, kind)
+
+    def _named(self, first: str) -> list[str]:
+        """Return the sensors of a kind: `lidar_points`, and as an export names further ones."""
+        further = re.compile(f"{first}(_{INSTANCE})?")
+        return [name for name in self._readers if further.fullmatch(name)]
 
     def _read_fixes(self) -> None:
         """Read where the vehicle was. Raises DatasetError for more positions than can be held."""
@@ -237,19 +234,16 @@ class _ForeignTrace:
         """Yield a sample for each picture that is a whole JPEG."""
         if not self._video:
             return
+        self._read_fixes()
+        self._read_turns()
         path = self._folder / "camera" / VIDEO
         for number, jpeg in enumerate(pictures(path)):
             if number >= self.total:
                 self._beyond += 1
                 continue
-            try:
-                size = check_jpeg(jpeg)
-                if HUFFMAN not in jpeg:
-                    raise MessageError(UNDECODABLE, "JPEG without Huffman tables")
-            except MessageError:
-                continue
-            self.written += 1
-            yield self._sample(sequence, number, jpeg, size)
+            if _is_whole(jpeg):
+                self.written += 1
+                yield self._sample(sequence, number, jpeg, check_jpeg(jpeg))
 
     def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> Sample:
         stamp = int(self._stamps[number])
@@ -257,29 +251,35 @@ class _ForeignTrace:
         members: list[tuple[str, Sequence[Buffer]]] = []
         row: dict[str, Any] = {"size": size, "keyframe": True, "segment": 0}
         annotations: list[Mapping[str, object]] = []
-        for companion in self._companions:
-            entry = find_nearest(companion.stamps, stamp)
-            if entry is None:
+        for companion in self.companions:
+            data = companion.near(stamp, stamp, row)
+            if not data:
                 continue
-            data = companion.member(entry)
             self._budget.take(unpacked=len(data))
             self._used[companion.what, companion.kind] += 1
-            if companion.kind:
-                members.append((companion.kind, [data]))
-                if companion.column:
-                    measured = int(companion.stamps[entry])
-                    row |= {f"{companion.column}_timestamp": measured, f"{companion.column}_skew": measured - stamp}
-            else:
+            if not companion.kind:
                 annotations.append({"mask": data})
-        position, turn = self._fixes.position(stamp), self._turns.at(stamp)
-        if position is not None:
-            row |= {key: getattr(position, key) for key in ("latitude", "longitude", "altitude")}
+            elif companion.kind.startswith("camera"):
+                own = row[f"{of_kind(companion.kind).column}_timestamp"]
+                picture = stamp_picture(companion.kind, data, sequence, number, own, self._place(own))
+                members.append((companion.kind, picture))
+            else:
+                members.append((companion.kind, [data]))
+        place, turn = self._place(stamp), self._turns.at(stamp)
+        if place:
+            row |= place
             self._used[f"{self._gps}/{LLA}", "latitude, longitude, altitude"] += 1
         if turn is not None:
             row["orientation"] = turn
             self._used[f"{self._imu}/{ROT}", "orientation"] += 1
         members.insert(0, ("camera.jpeg", stamp_picture("camera.jpeg", jpeg, sequence, number, stamp, row)))
         return Sample(sequence, number, stamp, members, row, annotations, {"size": size})
+
+    def _place(self, stamp: int) -> dict[str, float | None]:
+        """Return latitude, longitude and altitude at a stamp; empty where unknown."""
+        found = self._fixes.position(stamp)
+        names = ("latitude", "longitude", "altitude")
+        return {} if found is None else {name: getattr(found, name) for name in names}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -319,18 +319,37 @@ class _ForeignTrace:
 
 
 def _companion(
-    what: str,
-    reader: ChannelReader,
-    channels: tuple[str, ...],
-    member: Callable[[int], bytes],
-    kind: str = "",
-    column: str = "",
-) -> _Companion:
+    what: str, reader: ChannelReader, channels: tuple[str, ...], make: Callable[[int], bytes], kind: str
+) -> Companion:
     """Return a companion; entries that are not in all of its channels, as after a power cut, are dropped."""
-    stamps = reader.stamps()[: min(map(reader.count, channels))]
+    stamps = reader.stamps()[: min(map(reader.count, channels), default=None)]
     if (np.diff(stamps) < 0).any():
         raise DatasetError(f"{reader.folder / STAMPS}: the times do not rise")
-    return _Companion(what, stamps, lru_cache(maxsize=1)(member), kind, column)  # several pictures may share one
+    return Companion(what, kind, stamps, lru_cache(maxsize=1)(make))  # several pictures may share one
+
+
+def _is_video(reader: ChannelReader) -> bool:
+    return VIDEO in reader.channels and reader.described(VIDEO)[0] == "mjpg"
+
+
+def _is_whole(jpeg: bytes) -> bool:
+    try:
+        check_jpeg(jpeg)
+    except MessageError:
+        return False
+    return HUFFMAN in jpeg
+
+
+class _Pictures:
+    """Pictures of a video by rising numbers."""
+
+    def __init__(self, path: Path) -> None:
+        self._numbered = enumerate(pictures(path))
+
+    def at(self, number: int) -> bytes:
+        """Return a picture; empty without it, or if it is not a whole JPEG."""
+        found = next((jpeg for place, jpeg in self._numbered if place == number), b"")
+        return found if found and _is_whole(found) else b""
 
 
 def _pcd(clouds: CloudReader, number: int) -> bytes:
