@@ -270,7 +270,7 @@ def summarize_dataset(
         DatasetError: Its tables cannot be read.
     """
     if timeline is None:
-        timeline = Timeline.empty() if dataset.frames is None else Timeline(dataset.frames.to_arrow())
+        timeline = Timeline.empty() if dataset.frames is None else Timeline.of(dataset.frames.to_arrow())
     found: dict[str, Counter[str]] = {name: Counter() for name in (*timeline.names, *dataset.sequences)}
     number = timeline.by_sequence or Counter(sample.name for sample in dataset.samples())
     for sample in dataset.samples() if sensors is None else ():

@@ -105,9 +105,10 @@ class Timeline:
     is dropped.
     """
 
-    def __init__(self, table: pa.Table) -> None:
-        """`table`: the frames; columns that have another type than the format says count as not there."""
-        self._build(_Columns.of(table))
+    @classmethod
+    def of(cls, table: pa.Table) -> Timeline:
+        """Return the times in a table of frames; columns of another type than the format's count as not there."""
+        return cls(_Columns.of(table))
 
     @classmethod
     def of_file(cls, table: TableFile) -> Timeline:
@@ -115,14 +116,14 @@ class Timeline:
         wanted = {*COLUMNS, *stamp_columns(table.schema.names).values()}
         there = [name for name in table.schema.names if name in wanted]
         kept = pa.schema([table.schema.field(name) for name in there])
-        return cls(pa.Table.from_batches([batch.select(there) for batch in table.batches()], kept))
+        return cls.of(pa.Table.from_batches([batch.select(there) for batch in table.batches()], kept))
 
     @classmethod
     def empty(cls) -> Timeline:
         """Return the times of a dataset without a table of frames."""
-        return cls(pa.table({}))
+        return cls.of(pa.table({}))
 
-    def _build(self, columns: _Columns) -> None:
+    def __init__(self, columns: _Columns) -> None:
         self._columns = columns
         stamps, segment = columns.integers.get("timestamp"), columns.integers.get("segment")
         rows = np.flatnonzero(stamps[1]) if stamps else np.zeros(0, np.int64)
@@ -151,11 +152,8 @@ class Timeline:
         """{sequence: its own times}, in the order of `names`."""
         if len(self.names) == 1:
             return {self.names[0]: self}
-        found = {}
-        for number, name in enumerate(self.names):
-            own = found[name] = Timeline.__new__(Timeline)
-            own._build(self._columns.take(np.sort(self.rows[self.sequence == number])))
-        return found
+        rows = {name: np.sort(self.rows[self.sequence == number]) for number, name in enumerate(self.names)}
+        return {name: Timeline(self._columns.take(own)) for name, own in rows.items()}
 
     @property
     def present(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
 from edgefirst_ros.dataset.storage.lock import give_back, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
-from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, IN_MEMORY, Row, RowLog
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, IN_MEMORY, Checkpoint, Row, RowLog
 from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
@@ -173,50 +173,39 @@ class DatasetWriter:
         self._group_rule = group_rule
         self._earlier: _Earlier | None = None
         self._companions, self._columns = list(companions), columns
-        if unfinished is None:
-            self._begin()
-        else:
-            self._go_on(unfinished)
+        self._open(unfinished)
         self._pace = CommitPace(flush_interval)
 
-    def _begin(self) -> None:
-        paths = self.paths
-        self._members, self._lock = publish.create_members(paths, overwrite=self._overwrite)
+    def _open(self, unfinished: UnfinishedDataset | None) -> None:
+        """Create the files; or continue after the committed samples of a dataset, and cut off all later data."""
+        paths, point = self.paths, Checkpoint()
+        if unfinished is None:
+            self._members, self._lock = publish.create_members(paths, overwrite=self._overwrite)
+        else:
+            self._members, self._lock, point = unfinished.hand_over()
         with ExitStack() as failing:
-            self._give_back_with(failing)
-            failing.callback(publish.remove_if_possible, paths)
-            publish.remove_leftovers(paths)
-            self._reserve = Reserve(paths.reserve)
-            failing.callback(self._reserve.release)
-            self._log = RowLog(paths.row_log, self._companions, columns=self._columns)
-            failing.callback(self._log.close)
-            publish.sync_names(paths)
-            self._commit(0)
-            failing.pop_all()
-
-    def _go_on(self, unfinished: UnfinishedDataset) -> None:
-        """Continue after the committed samples of an unfinished dataset, and cut off all later data."""
-        paths, journals = self.paths, unfinished.journals
-        self._members, self._lock, point = unfinished.hand_over()
-        with ExitStack() as failing:
-            self._give_back_with(failing)
-            if point.end and journals.companions != self._companions:
+            failing.callback(give_back, self._lock)
+            failing.callback(self._members.abandon)
+            if unfinished is None:
+                failing.callback(publish.remove_if_possible, paths)
+                publish.remove_leftovers(paths)
+            elif point.end and unfinished.journals.companions != self._companions:
                 raise DatasetError(
-                    f"{paths.row_log}: has columns of {', '.join(journals.companions) or 'no companion'}, now they are "
-                    f"of {', '.join(self._companions) or 'none'}; use --overwrite to start over"
+                    f"{paths.row_log}: has columns of {', '.join(unfinished.journals.companions) or 'no companion'}, "
+                    f"now they are of {', '.join(self._companions) or 'none'}; use --overwrite to start over"
                 )
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            self._log = RowLog(paths.row_log, self._companions, point if point.end else None)
+            self._log = RowLog(paths.row_log, self._companions, point if point.end else None, columns=self._columns)
             failing.callback(self._log.close)
-            self._earlier = _Earlier(paths, journals, point.samples)
-            self._commit(self._members.flush(self._fsync))
+            if unfinished is None:
+                publish.sync_names(paths)
+                self._commit(0)
+            else:
+                self._earlier = _Earlier(paths, unfinished.journals, point.samples)
+                self._commit(self._members.flush(self._fsync))
             failing.pop_all()
         self.committed = point.samples
-
-    def _give_back_with(self, failing: ExitStack) -> None:
-        failing.callback(give_back, self._lock)
-        failing.callback(self._members.abandon)
 
     def kept(self, sequence: str) -> int:
         """Return how many first samples of a sequence the continued dataset has already."""

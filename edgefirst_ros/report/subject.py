@@ -79,7 +79,7 @@ class ReportSubject:
     def timeline(self) -> Timeline:
         """Its times; empty without a table of frames."""
         frames = self.dataset.frames
-        return Timeline.empty() if frames is None else Timeline(frames.to_arrow())
+        return Timeline.empty() if frames is None else Timeline.of(frames.to_arrow())
 
     @cached_property
     def metadata(self) -> dict[str, Any]:

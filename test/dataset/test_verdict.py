@@ -25,7 +25,7 @@ def frames(stamps, lidar=None, names=None, segments=None, model=None):
     for column, values in (("lidar_points_timestamp", lidar), ("model_timestamp", model)):
         if values is not None:
             columns[column] = pl.Series([None if t is None else START + t * MS for t in values], dtype=pl.Int64)
-    return Timeline(pl.DataFrame(columns).to_arrow())
+    return Timeline.of(pl.DataFrame(columns).to_arrow())
 
 
 def levels(timeline, metadata=None, calibrations=None):

@@ -144,8 +144,8 @@ def test_every_kind_of_pose_gives_the_truth_offline_and_live(made, tmp_path, mon
         place, turn = way(row["timestamp"])
         assert row["pose_position"] == pytest.approx(place, abs=1e-9)
         assert (Rotation.from_quat(row["pose_orientation"]).inv() * Rotation.from_quat(turn)).magnitude() < 1e-9
-    assert Timeline(rows.to_arrow()).present["pose"] == len(known)
-    assert "pose" not in Timeline(rows.drop("pose_position").to_arrow()).present
+    assert Timeline.of(rows.to_arrow()).present["pose"] == len(known)
+    assert "pose" not in Timeline.of(rows.drop("pose_position").to_arrow()).present
     sample = Dataset(outcome.paths.container).sample("drive", int(known["frame"][5]))
     assert sample.pose.position == tuple(known["pose_position"][5])
     assert sample.pose.yaw == pytest.approx(found[5].as_euler("ZYX", degrees=True)[0])
