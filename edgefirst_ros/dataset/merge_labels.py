@@ -80,14 +80,14 @@ class MergeInput:
     """Columns of rows of the merged dataset."""
 
     def __post_init__(self) -> None:
-        limits, file = self.dataset.limits, self.dataset.table_files[1]
+        frames, limits, file = self.dataset.paths.frames, self.dataset.limits, self.dataset.table_files[1]
         if file is None:
             raise DatasetError(
-                f"{self.dataset.paths.frames}: not there; only datasets with a frames table can be merged, as it has "
-                "the stamps of the samples"
+                f"{frames}: not there; only datasets with a frames table can be merged, as it has the stamps of the "
+                "samples"
             )
         self.frames = read_frames(file)
-        self.frames_metadata = frames_metadata(file.path, file.metadata)
+        self.frames_metadata = frames_metadata(frames, file.metadata)
         self._rows: AnnotationRows | None = None
         self._path = path = annotation_path(self.dataset.paths.arrow)
         if path is None:
