@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import time
@@ -388,7 +389,7 @@ def live(*, quiet: bool) -> Iterator[Callable[[FleetProgress], None]]:
         if quiet or now - told["at"] < (EVERY if terminal else LINE_EVERY):
             return
         told["at"] = now
-        line = describe(tally)
+        line = describe(tally)[: shutil.get_terminal_size().columns - 1 if terminal else None]
         with suppress(OSError):  # the reader may be gone; the work continues
             if terminal:
                 print(f"\r{line.ljust(int(told['width']))}", end="", file=sys.stderr, flush=True)

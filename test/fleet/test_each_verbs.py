@@ -205,6 +205,9 @@ def test_on_a_terminal_one_line_is_written_over_and_taken_away_at_the_end(monkey
     written = progress_on(monkeypatch, Terminal(tty=True), clock, [0.0, 0.01, 100.0])
     line = "0 of 10 done, 0 running, 0 failed, no worker is connected"
     assert written == f"\r{line}\r{' ' * len(line)}\r"
+    monkeypatch.setenv("COLUMNS", "40")
+    written = progress_on(monkeypatch, Terminal(tty=True), clock, [200.0])
+    assert written == f"\r{line[:39]}\r{' ' * 39}\r", "a line that is wrapped cannot be written over"
 
 
 def test_in_a_log_a_line_comes_seldom(monkeypatch, clock):
