@@ -120,7 +120,6 @@ def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """Return name and file of --sequence NAME=FILE."""
     name, equals, file = text.partition("=")
     if not (name and equals and file):
         raise UsageError(f"--sequence: expected NAME=FILE, got {text!r}")

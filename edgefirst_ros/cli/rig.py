@@ -92,8 +92,6 @@ class _Found:
 
 @dataclass(slots=True)
 class _Line:
-    """A line of the draft."""
-
     key: str
     parts: dict[str, Any]
     comment: str

@@ -153,8 +153,6 @@ def _answer(reply: Any) -> dict[str, Any]:
 
 # ---- playing -----------------------------------------------------------------------------------
 class _Outlets:
-    """The publishers, by topic and type of the recording."""
-
     def __init__(self, bus: Any) -> None:
         self._bus = bus
         self.output = VerbLog("play")

@@ -471,7 +471,6 @@ def radar(look: RadarLook) -> list[Figure]:
 
 
 def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
-    """Return the figures of the cubes of one sequence."""
     found, of, key = [], f" of {look.name}" if several else "", f"-{number}" if several else ""
     across, rows = "range, m" if look.metres else "range bin", spread(len(look.by_range), RANGE_ROWS)
     if look.by_range.size and len(look.seconds) > 1:

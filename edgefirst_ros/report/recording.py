@@ -95,26 +95,20 @@ class _Watch:
 
 @contextmanager
 def preview(
-    given: RecordingInput,
-    settings: Settings,
-    *,
-    members: bool = True,
-    timed: bool = False,
-    progress: Progress = quiet,
+    given: RecordingInput, settings: Settings, *, members: bool, timed: bool, progress: Progress
 ) -> Iterator[ReportSubject]:
     """Yield a recording as samples, with the members that a report needs; without `members` only their rows.
 
     With `timed` it has offsets between its sensors. Raises RecordingError without a sample.
     """
 
-    def some(found: FirstPass) -> Chosen:
+    def choose(found: FirstPass) -> Chosen:
+        if not members:
+            return lambda frame, keyframe: ROWS
         sensors = filter(None, [*found.roles.companions, found.roles.sensor])
         return Chooser(found.span[1] - found.span[0], found.cut, settings, sensors)
 
-    def rows(found: FirstPass) -> Chosen:
-        return lambda frame, keyframe: ROWS
-
-    with recorded(given, settings, some if members else rows, progress) as (subject, found):
+    with recorded(given, settings, choose, progress) as (subject, found):
         if timed:
             subject.time_check = check_time(found, settings, progress)
         yield subject
@@ -230,7 +224,6 @@ class Chooser:
         return Part(picture, sensors, masks=picture) if sensors else ROWS
 
     def _of(self, *bases: str) -> set[str]:
-        """Return all instances of some sensors."""
         return {sensor for sensor, base in self._bases.items() if base in bases}
 
     def _left(self, first: Frame) -> int:
