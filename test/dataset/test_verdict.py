@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from edgefirst_ros.dataset.summary import summarize
+from edgefirst_ros.dataset.summary import lacking, summarize
 from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, Timeline, gap_level, paces, worst
 
 START = 1_700_000_000_000_000_000
@@ -204,3 +204,9 @@ def test_the_good_case_states_its_threshold(one):
         assert {f"{amber:g} s", f"{100 * amber:g} %", f"{100 * (1 - amber):g} %"} & set(
             re.findall(r"[\d.]+ \S", one.good)
         )
+
+
+@pytest.mark.parametrize(("number", "named"), [(5, "a, b, c, d, e"), (6, "a, b, c, d, e and 1 more")])
+def test_five_sequences_without_a_sensor_are_named(number, named):
+    (check,) = lacking("coverage", "lidar.points", list("abcdef")[:number], 9)
+    assert (check.level, check.found) == (Level.GREEN, f"in {9 - number} of 9 sequences; not in {named}")

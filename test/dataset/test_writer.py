@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample, locate
+from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage import zip_write
@@ -153,6 +154,16 @@ def test_foreign_folder_is_never_replaced(tmp_path):
     with pytest.raises(DatasetError, match="folder"):
         make(tmp_path, overwrite=True)
     assert (tmp_path / "drive/thesis.tex").read_bytes() == b"precious"
+
+
+def test_what_an_earlier_run_left_is_gone_before_the_first_sample(tmp_path):
+    left = DatasetPaths(tmp_path, "drive").temporary
+    for path in left:
+        path.write_bytes(b"left")
+    with DatasetWriter(tmp_path, "drive", overwrite=True) as writer:
+        assert [path.name for path in left if path.exists() and path.read_bytes() == b"left"] == []
+        writer.write(sample(0))
+        writer.finish({})
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])

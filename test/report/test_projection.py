@@ -8,6 +8,7 @@ import pytest
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.report.projection import NotProjectableError, project, projector
+from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import frames_from
 from edgefirst_ros.synthetic import START, Recipe, Truth
 from edgefirst_ros.synthetic.picture import Painter
@@ -103,6 +104,16 @@ def test_rays_that_fold_back_are_not_to_be_seen():
     found = project(points, "lidar", given)
     assert found.pixels[3, 0] == pytest.approx(K[0, 2])  # the distortion would put it back into the middle
     assert found.mask.tolist() == [True, True, False, False]
+
+
+def test_straightened_pictures_are_black_where_rays_fold_back():
+    """r - 0.3 r^3 is largest at r = 1 / sqrt(0.9), which are 21.08 pixels of a focal length of 20."""
+    info = {"k": [20, 0, 50, 0, 20, 50, 0, 0, 1], "distortion_model": "plumb_bob", "d": [-0.3, 0, 0, 0, 0]}
+    found = Straightener(info).straighten(np.full((101, 101, 3), 200, np.uint8))[..., 0]
+    y, x = np.mgrid[:101, :101]
+    away = np.hypot(x - 50, y - 50)
+    assert set(found[away < 20.9].tolist()) == {200}
+    assert set(found[away > 21.2].tolist()) == {0}
 
 
 # ---- the scene ---------------------------------------------------------------------------------
