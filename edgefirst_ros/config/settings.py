@@ -58,15 +58,7 @@ def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _instances(info: ValidationInfo) -> list[str]:
-    rig = info.data.get("rig")
-    return [sensor.key for sensor in rig.instances] if isinstance(rig, Rig) else []
-
-
-UNSET_STREAM = StreamSettings()
-
-
-UNSET_SENSOR = RigSensor()
+UNSET_STREAM, UNSET_SENSOR = StreamSettings(), RigSensor()
 
 
 class Settings(Model):
@@ -236,20 +228,13 @@ class Settings(Model):
         """Return the version as text: YAML reads 2026.10 as a number."""
         return f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else value
 
-    @field_validator("require")
+    @field_validator("require", "sensors", "streams")
     @classmethod
-    def _known_sensors(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        return _known(value, (*SENSORS, MODEL, *_instances(info)))
-
-    @field_validator("sensors")
-    @classmethod
-    def _known_parts(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        return _known(value, (*PARTS, *_instances(info)))
-
-    @field_validator("streams")
-    @classmethod
-    def _known_streams(cls, value: dict[str, StreamSettings], info: ValidationInfo) -> dict[str, StreamSettings]:
-        return dict(zip(_known(value, (*SENSORS, *_instances(info))), value.values(), strict=True))
+    def _known_names(cls, value: Any, info: ValidationInfo) -> Any:
+        rig, known = info.data.get("rig"), {"require": (*SENSORS, MODEL), "sensors": PARTS}
+        instances = [sensor.key for sensor in rig.instances] if isinstance(rig, Rig) else []
+        names = _known(value, (*known.get(str(info.field_name), SENSORS), *instances))
+        return dict(zip(names, value.values(), strict=True)) if isinstance(value, dict) else names
 
     @field_validator("split", "group")
     @classmethod

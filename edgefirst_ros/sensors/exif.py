@@ -190,15 +190,18 @@ def read_exif(picture: Buffer) -> ExifFound:
         return ExifFound(None, None, None, None, None, None)
     if len(payload) > LONGEST_EXIF:
         raise MessageError(UNDECODABLE, f"EXIF of {len(payload)} bytes, expected at most {LONGEST_EXIF}")
-    own = _read_own(payload)
-    if own is not None:
-        return own
+    exif: Mapping[int, Any]
+    gps: Mapping[int, Any]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Pillow only warns of entries that are cut or no values of their tag
-            main = _read_directory(payload)
-            exif = _read_directory(payload, main[MAIN]) if MAIN in main else {}
-            gps = _read_directory(payload, main[GPS]) if GPS in main else {}
+            own = _own_directories(payload)
+            if own is not None:
+                exif, gps = ({tag: _value(kind, raw) for tag, kind, raw in entries} for entries in own[1:])
+            else:
+                main = _read_directory(payload)
+                exif = _read_directory(payload, main[MAIN]) if MAIN in main else {}
+                gps = _read_directory(payload, main[GPS]) if GPS in main else {}
             comment = _comment(exif.get(COMMENT))
             stamp, sequence, frame = (comment.get(key) for key in ("timestamp_ns", "sequence", "frame"))
             return ExifFound(
@@ -314,25 +317,13 @@ def _own_directories(tiff: bytes) -> tuple[list[Entry], list[Entry], list[Entry]
     return (own, exif, gps) if whole and main == own + pointers[: 1 + bool(gps)] else None
 
 
-def _read_own(tiff: bytes) -> ExifFound | None:
-    """Return what EXIF of `encode_exif` says, in a tenth of Pillow's time; None of any other."""
-    own = _own_directories(tiff)
-    if own is None:
-        return None
-    said = _comment(next((value for tag, _, value in own[1] if tag == COMMENT), None))
-    sequence, frame, stamp = (said.get(key) for key in ("sequence", "frame", "timestamp_ns"))
-    gps = {tag: (kind, value) for tag, kind, value in own[2]}
-    if not isinstance(sequence, str) or type(frame) is not int or type(stamp) is not int or len(gps) < len(own[2]):
-        return None
-    numbers: list[float | None] = []
-    for tag, size, negative in ((2, 24, (ASCII, b"S\0")), (4, 24, (ASCII, b"W\0")), (6, 8, (BYTE, b"\1"))):
-        kind, value = gps.get(tag, (RATIONAL, bytes(size)))
-        parts = struct.unpack(f">{len(value) // 4}I", value) if kind == RATIONAL and len(value) == size else (0, 0)
-        if tag in gps and 0 in parts[1::2]:
-            return None
-        values = tuple(part / unit for part, unit in zip(parts[::2], parts[1::2], strict=True)) if tag in gps else None
-        numbers.append(_signed(values, negative=gps.get(tag - 1) == negative))
-    return ExifFound(sequence, frame, stamp, *numbers)
+def _value(kind: int, raw: bytes) -> Any:
+    """Return a value of our EXIF as Pillow gives it, which takes ten times as long."""
+    if kind == RATIONAL:
+        numbers = struct.unpack(f">{len(raw) // 4}I", raw)
+        parts = tuple(a / b if b else math.nan for a, b in zip(numbers[::2], numbers[1::2], strict=True))
+        return parts[0] if len(parts) == 1 else parts
+    return raw.removesuffix(b"\0").decode("latin-1") if kind == ASCII else raw
 
 
 def _payload(data: memoryview) -> bytes | None:

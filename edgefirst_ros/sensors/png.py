@@ -9,6 +9,7 @@ Source: PNG 3, "Chunks", "Filtering", "Compression".
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 from collections.abc import Iterable, Iterator
@@ -175,7 +176,12 @@ def decode_gray(png: bytes) -> NDArray[Any] | None:
     """Return (height, width) bool, uint8 or uint16 of a grayscale PNG; None for any other, or if it cannot be read."""
     from PIL import Image
 
-    values = _decode_plain(png)
+    values: NDArray[Any] | None = None
+    # the stub says that the error is an instance; Pillow reads some of these pictures
+    with contextlib.suppress(MessageError, isal_zlib.error):  # type: ignore[arg-type]
+        found = read_png(png)
+        if found.bits in (1, 8, 16) and found.colour == GRAY and 0 < found.width * found.height <= MAX_PIXELS:
+            values = unpack_gray(found)
     if values is None:
         try:
             with Image.open(io.BytesIO(png), formats=("PNG",)) as picture:
@@ -200,17 +206,6 @@ def is_filled(png: bytes) -> bool:
         return not found.plain or len(isal_zlib.decompressobj().decompress(found.packed, length + 1)) == length
     except isal_zlib.error:  # type: ignore[misc]  # of which the stub says that it is an instance
         return False
-
-
-def _decode_plain(png: bytes) -> NDArray[Any] | None:
-    """Return the values of a picture that needs no Pillow; None of any other."""
-    try:
-        found = read_png(png)
-        if found.bits not in (1, 8, 16) or found.colour != GRAY or not 0 < found.width * found.height <= MAX_PIXELS:
-            return None
-        return unpack_gray(found)
-    except (MessageError, isal_zlib.error):  # type: ignore[misc]  # of which the stub says that it is an instance
-        return None
 
 
 def unpack_gray(png: PngFile) -> NDArray[Any] | None:

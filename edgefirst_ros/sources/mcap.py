@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from queue import Queue
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -233,17 +235,17 @@ class McapRecording(Recording):
         yield from (message for message in found if in_span(message.log_time, start, end))
 
     def _file_order(self, places: Iterable[_Place]) -> Iterator[Message]:
-        with _Opened() as opened:
-            left = 0
-            for place in places:
-                left += place.chunk.contents.of(place.wanted)
-                with _unchanged(place.file.path):
-                    for head, body in read_messages(opened.of(place.file), place.chunk, place.wanted, self._largest):
-                        message = place.file.walk.message(head, body)
-                        if not place.file.walk.is_repeated(message):
+        left = 0
+        for file, mine in itertools.groupby(places, attrgetter("file")):
+            with open_recording(file.path) as opened, _unchanged(file.path):
+                for place in mine:
+                    left += place.chunk.contents.of(place.wanted)
+                    for head, body in read_messages(opened, place.chunk, place.wanted, self._largest):
+                        message = file.walk.message(head, body)
+                        if not file.walk.is_repeated(message):
                             left -= 1
                             yield message
-            self._complete(left)
+        self._complete(left)
 
     def _complete(self, left: int) -> None:
         """Raise RecordingError where `left` messages of the first pass are not there any more."""
@@ -252,32 +254,32 @@ class McapRecording(Recording):
 
     def _sorted(self, places: Sequence[_Place], start: int | None, end: int | None) -> Iterator[Message]:
         """Yield messages of files that are out of order, by an index of 32 bytes a message."""
-        with _Opened() as opened:
-            rows = recorded_order(self._index(opened, places))
-            self._complete(sum(place.chunk.contents.of(place.wanted) for place in places) - len(rows))
-            held: OrderedDict[int, bytes] = OrderedDict()
-            for log, key, at, length in zip(rows["log"], rows["chunk"], rows["at"], rows["length"], strict=True):
-                if not in_span(min(int(log), LATEST), start, end):
-                    continue
-                number = int(key)
-                place = places[number]
-                if number not in held:
-                    with _unchanged(place.file.path):
-                        held[number] = unpack(opened.of(place.file), place.chunk, self._largest)
-                    while len(held) > 1 and sum(map(len, held.values())) > HELD_CHUNKS:
-                        held.popitem(last=False)
-                held.move_to_end(number)
-                yield place.file.walk.message(*split_message(held[number], int(at), int(length)))
+        rows = recorded_order(self._index(places))
+        self._complete(sum(place.chunk.contents.of(place.wanted) for place in places) - len(rows))
+        held: OrderedDict[int, bytes] = OrderedDict()
+        for log, key, at, length in zip(rows["log"], rows["chunk"], rows["at"], rows["length"], strict=True):
+            if not in_span(min(int(log), LATEST), start, end):
+                continue
+            number = int(key)
+            if number not in held:
+                held[number] = self._unpack(places[number])
+                while len(held) > 1 and sum(map(len, held.values())) > HELD_CHUNKS:
+                    held.popitem(last=False)
+            held.move_to_end(number)
+            yield places[number].file.walk.message(*split_message(held[number], int(at), int(length)))
 
-    def _index(self, opened: _Opened, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
+    def _unpack(self, place: _Place) -> bytes:
+        with open_recording(place.file.path) as opened, _unchanged(place.file.path):
+            return unpack(opened, place.chunk, self._largest)
+
+    def _index(self, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
         fields = ["topic", "file", "sequence", "log", "chunk", "at", "length"]
         kind = np.dtype(list(zip(fields, ("u4", "u4", "u4", "u8", "u4", "u4", "u4"), strict=True)))
         names = {place.file.walk.channels[number].topic for place in places for number in place.wanted}
         topics = {topic: number for number, topic in enumerate(sorted(names))}
         parts = []
         for number, place in enumerate(places):
-            with _unchanged(place.file.path):
-                data = unpack(opened.of(place.file), place.chunk, self._largest)
+            data = self._unpack(place)
             walk, found = place.file.walk, []
             for channel, at, length in messages(data, place.wanted):
                 _, sequence, log, _ = MESSAGE_HEAD.unpack_from(data, at)
@@ -286,27 +288,6 @@ class McapRecording(Recording):
                     found.append((topic, walk.number, sequence, log, number, at, length))
             parts.append(np.array(found, kind))
         return np.concatenate(parts) if parts else np.empty(0, kind)
-
-
-class _Opened:
-    """Context that keeps the file open that is being read, one at a time."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._file: _File | None = None
-        self._opened: BinaryIO | None = None
-
-    def __enter__(self) -> _Opened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def of(self, file: _File) -> BinaryIO:
-        if self._opened is None or self._file is not file:
-            self._stack.close()
-            self._opened, self._file = self._stack.enter_context(open_recording(file.path)), file
-        return self._opened
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -272,11 +272,22 @@ class _Finder:
 
     def one(self, name: str, among: Collection[str] | None = None) -> str | None:
         """Return the topic with a known name; None if absent, or, with a note, if several match."""
-        found = self.known(name, among)
+        return self.single(name, self.known(name, among))
+
+    def single(self, name: str, found: Sequence[str], hint: str = "") -> str | None:
         if len(found) > 1:
-            self.notes.append(f"{name}: not used, because several topics are possible: {', '.join(found)}")
+            self.notes.append(f"{name}: not used, because several topics are possible: {', '.join(found)}{hint}")
+        return found[0] if len(found) == 1 else None
+
+    def chosen(self, name: str, types: Collection[str], key: str) -> str | None:
+        """Return the topic that the setting `key` names; live it may still come. Raises UsageError if it is missing."""
+        topic = _named(name, self.topics)
+        if topic is not None and self.topics[topic] in types:
+            return topic
+        if self.live:
             return None
-        return found[0] if found else None
+        known = nearest_first(name, [topic for schema in types for topic in self.of_type(schema)])
+        raise UsageError(f"{key} {name!r} is not a {' or '.join(types)} topic of the recording; there are {known}")
 
     def of_camera(self, name: str, beside: str | None = None) -> str | None:
         """Return the topic with a known name that belongs to the reference; None, with a note, without one.
@@ -340,32 +351,12 @@ class _Finder:
     def only(self, name: str, schema: str, chosen: str | None, key: str) -> str | None:
         """Return a topic by configuration, by its known name, or as the only one of its type without a known name."""
         if chosen is not None:
-            topic = _named(chosen, self.topics)
-            if topic is not None and self.topics[topic] == schema:
-                return topic
-            if self.live:
-                return None
-            raise UsageError(
-                f"{key} {chosen!r} is not a {schema} topic of the recording; "
-                f"there are {nearest_first(chosen, self.of_type(schema))}"
-            )
+            return self.chosen(chosen, (schema,), key)
         found = self.known(name)
-        alike = found or self.unknown(schema)
-        if len(alike) > 1:
-            self.notes.append(
-                f"{name}: not used, because several topics are possible: {', '.join(alike)}; name one with {key}"
-            )
-            return None
-        if alike and not found:
-            self.notes.append(f"{alike[0]} is used as {name}: it is the only {schema} topic")
-        return alike[0] if alike else None
-
-    def cubes(self) -> str | None:
-        """Return the only topic with the boxes of scenes; None, with a note, if several exist."""
-        found = self.of_type(CUBES)
-        if len(found) > 1:
-            self.notes.append(f"fusion/boxes3d: not used, because several topics are possible: {', '.join(found)}")
-        return found[0] if len(found) == 1 else None
+        topic = self.single(name, found or self.unknown(schema), f"; name one with {key}")
+        if topic is not None and not found:
+            self.notes.append(f"{topic} is used as {name}: it is the only {schema} topic")
+        return topic
 
     def model(self, chosen: str | None) -> str | None:
         """Return the topic of the model's results: the chosen one, else the newer form's, else the older one's."""
@@ -376,15 +367,7 @@ class _Finder:
                 self.notes.append(f"{alike[0]} is used as model: it is the only {self.topics[alike[0]]} topic")
                 return alike[0]
             return found
-        topic = _named(chosen, self.topics)
-        if topic is not None and self.topics[topic] in (MODEL, DETECT):
-            return topic
-        if self.live:
-            return None
-        known = nearest_first(chosen, [*self.of_type(MODEL), *self.of_type(DETECT)])
-        raise UsageError(
-            f"model_topic {chosen!r} is not a {MODEL} or {DETECT} topic of the recording; there are {known}"
-        )
+        return self.chosen(chosen, (MODEL, DETECT), "model_topic")
 
     def masks(self, model: str | None, beside: str | None) -> str | None:
         """Return the topic of masks without a header, which only older results need; plain before packed."""
@@ -501,7 +484,11 @@ def choose_topics(
     masks = None
     if settings.masks or settings.polygons:
         masks = given_masks or finder.masks(model, beside)
-    boxes3d = given["boxes3d"] if in_rig_topic("boxes3d") else finder.one("fusion/boxes3d") or finder.cubes()
+    boxes3d = (
+        given["boxes3d"]
+        if in_rig_topic("boxes3d")
+        else finder.one("fusion/boxes3d") or finder.single("fusion/boxes3d", finder.of_type(CUBES))
+    )
     return Roles(
         reference,
         topics[reference],
