@@ -261,14 +261,6 @@ def test_what_unpacks_without_end_is_refused(tmp_path):
         assert int(kilobytes) < 1 << 20
 
 
-@pytest.mark.parametrize("where", ["index", "metadata", "directory"])
-def test_metadata_that_unpack_to_more_than_a_store_can_need_are_refused(tmp_path, where):
-    source = bombs(tmp_path / "in", where, lzma.compress(lists(1 << 18)))
-    with pytest.raises(DatasetError, match=r"in: not a readable NCore sequence: .*more than its entries can need"):
-        restore(source, "ncore", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(("key", "value"), [("shape", [-5]), ("chunks", [-5]), ("shape", [5.0]), ("shape", ["5"])])
 def test_an_array_with_sides_that_are_no_lengths_is_refused(tmp_path, key, value):
     def spoil(group):

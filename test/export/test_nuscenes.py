@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import handmade_dataset as made
 import numpy as np
 import polars as pl
 import pytest
@@ -405,3 +406,16 @@ def test_export_reads_the_annotations_in_batches_with_the_same_tables(boxed_path
     names = sorted(path.relative_to(made) for path in made.rglob("*.json"))
     assert [(found / name).read_bytes() == (made / name).read_bytes() for name in names] == [True] * len(names)
     assert len(json.loads((found / "v1.0-trainval" / "sample_annotation.json").read_text())) > 2 * KEYFRAMES
+
+
+def test_a_cloud_without_a_finite_point_has_no_file_and_is_counted(tmp_path):
+    parts = made.good()
+    for row in parts.frames:
+        row |= {"latitude": 45.5, "longitude": -73.6, "altitude": 1.0, "orientation": (0.0, 0.0, 0.0, 1.0)}
+    name = made.name_of(4, "lidar.pcd")
+    head, mark, points = parts.members[name].partition(b"DATA binary\n")
+    parts.members[name] = head + mark + (np.full(3, np.nan, "<f4").tobytes() + b"\0") * (len(points) // 13)
+    done = export(made.write(tmp_path / "in", parts), "nuscenes", tmp_path / "out")
+    lost = [line for line in done.report.lines if "without points" in line.what]
+    assert [(line.what, line.number) for line in lost] == [("LIDAR_TOP without points", 1)]
+    assert len([*done.out.rglob("*LIDAR_TOP__*")]) == len(made.FRAMES) - 1

@@ -57,16 +57,6 @@ def test_a_capture_has_the_groups_of_the_conversion(recording, tmp_path):
     assert outcome.groups.groups["train"][CUBE] > outcome.groups.groups["val"][CUBE] > 0
 
 
-def test_the_order_of_recordings_does_not_matter(recording, tmp_path):
-    paths = [recording(**SMALL, host=host, seed=seed) for seed, host in enumerate(("one", "two", "three"))]
-    found = []
-    for number, order in enumerate((paths, paths[::-1])):
-        rows = pl.read_ipc(convert(order, tmp_path / str(number), split={"train": 0.6, "val": 0.4}).paths.arrow)
-        found.append(dict(rows.select(pl.col("name", "group").cast(str)).unique().iter_rows()))
-    assert found[0] == found[1]
-    assert set(found[0].values()) == {"train", "val"}
-
-
 def test_stable_groups_of_recordings_one_by_one_are_those_of_all_together(recording, tmp_path):
     paths = [recording(**SMALL, host=host, seed=seed) for seed, host in enumerate(("one", "two", "three"))]
     options = {"split": {"a": 0.5, "b": 0.5}, "stable": True}

@@ -223,20 +223,6 @@ def test_another_version_of_the_software(recordings, tmp_path, monkeypatch, layo
         assert DatasetPaths(out, "drive", layout).finished
 
 
-def test_the_number_of_threads_does_not_matter(recordings, tmp_path):
-    """Nor where an earlier version stored it."""
-    convert(recordings[0], tmp_path, name="drive", jobs=1)
-    assert convert(recordings[0], tmp_path, name="drive", jobs=2, resume=True).exit_code == 0
-    paths = DatasetPaths(tmp_path, "drive")
-    stored = pa.ipc.open_file(paths.frames.read_bytes()).read_all()
-    metadata = stored.schema.metadata
-    settings = json.loads(metadata[b"configuration"]) | {"jobs": 7}
-    stored = stored.replace_schema_metadata({**metadata, b"configuration": json.dumps(settings)})
-    with pa.OSFile(str(paths.frames), "wb") as sink, pa.ipc.new_file(sink, stored.schema) as writer:
-        writer.write_table(stored)
-    assert convert(recordings[0], tmp_path, name="drive", resume=True).exit_code == 0
-
-
 @pytest.mark.parametrize("done", [False, True], ids=["unfinished", "finished"])
 @pytest.mark.parametrize("other", ["settings", "recording", "number"])
 def test_another_conversion_is_refused(recordings, left, tmp_path, command, done, other):

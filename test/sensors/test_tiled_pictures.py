@@ -2,12 +2,9 @@
 """Pictures of four streams message by message: when they come, which have none and why."""
 
 import functools
-import io
 
-import numpy as np
 import pytest
-from PIL import Image
-from streams import X264, Pictures, encode, painted, read_bar_code, stream
+from streams import X264, Pictures, encode, painted, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.limits import Limits
@@ -52,19 +49,6 @@ def camera():
     yield make
     for one in made:
         one.pictures.close()
-
-
-def test_each_tile_has_its_quarter_of_the_picture(camera):
-    one = camera(form="png")
-    for number in range(4):
-        one.push(number, [units(tile)[number] for tile in range(4)])
-    assert [one.pictures.keyframe(number) for number in range(4)] == [True, False, False, False]
-    for number in range(4):
-        picture = one.take(number, last=True)
-        assert (picture.kind, picture.size) == ("camera.png", (256, 192))
-        shown = np.asarray(Image.open(io.BytesIO(picture.encode())))
-        quarters = [shown[y : y + 96, x : x + 128] for y in (0, 96) for x in (0, 128)]
-        assert [read_bar_code(quarter) for quarter in quarters] == [64 * tile + number for tile in range(4)]
 
 
 def test_a_picture_comes_once_each_of_its_tiles_has_come_out_of_its_decoder(camera):

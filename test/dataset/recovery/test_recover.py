@@ -158,20 +158,6 @@ def zeroed(data, begin, share, chance):
 
 
 # ---- what it reports, and what it leaves alone -----------------------------------------------
-def test_the_report(larger, tmp_path):
-    left, known = larger
-    paths = copy(left, tmp_path / "cut")
-    size = known[-1][2] - 1
-    cut(paths.members_partial, size)
-    paths.row_log.unlink()
-    report = recover(paths.container)
-    assert (report.samples, report.members) == (40, 119)
-    assert (report.rows_rebuilt, report.annotations_lost, report.unstamped, report.rows_dropped) == (40, 40, 0, 0)
-    assert [(lost.start, lost.end, lost.name) for lost in report.lost] == [(known[-1][1], size, known[-1][0])]
-    assert report.lost_bytes == size - known[-1][1]
-    assert report.exit_code == 3
-
-
 @pytest.mark.parametrize(
     ("seen", "dropped", "expected"),
     [

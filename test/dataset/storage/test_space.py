@@ -81,20 +81,6 @@ def test_a_reserve_that_cannot_be_had(tmp_path):
 
 
 # ---- what is known beforehand ------------------------------------------------------------------
-def test_the_largest_file_is_that_of_the_process(tmp_path):
-    (tmp_path / "x").write_bytes(b"")
-    done = limited(
-        5 * MIB,
-        f"""
-        from pathlib import Path
-        from edgefirst_ros.dataset.storage.space import largest_file
-        print(largest_file(Path({os.fspath(tmp_path / "x")!r})))
-        """,
-    )
-    assert done.stdout.split() == [str(5 * MIB)], done.stderr
-    assert largest_file(tmp_path / "x") > 1 << 60
-
-
 def test_another_file_in_its_place_is_noticed(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"")

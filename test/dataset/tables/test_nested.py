@@ -10,6 +10,7 @@ from annotation_tables import rows_of, store, table
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset.tables import json_form, write
 from edgefirst_ros.dataset.tables.forms import read_annotations
+from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.errors import DatasetError
 
 # Source: EdgeFirst Dataset Format, "JSON Format (Nested)"
@@ -266,3 +267,17 @@ def test_an_object_that_names_no_version_is_2026_04_and_it_is_said(tmp_path):
     assert rows == [{"name": "a", "frame": None}]
     assert annotations.version == "2026.04"
     assert [*annotations.tally.notes] == ["no schema_version: an object with samples is 2026.04"]
+
+
+@pytest.mark.parametrize(
+    ("document", "metadata"),
+    [
+        ({"samples": [{"name": "a"}]}, {"schema_version": "2026.04"}),
+        ({"samples": [{"name": "a"}], "schema_version": "2025.10"}, {"schema_version": "2025.10"}),
+        ([{"name": "a"}], {}),
+    ],
+    ids=["object", "object with its version", "bare array"],
+)
+def test_an_object_that_does_not_say_its_version_has_that_of_today(tmp_path, document, metadata):
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    assert NestedTable(tmp_path / "a.json").metadata == metadata
