@@ -169,7 +169,10 @@ class Annotations:
                 raise DatasetError(f"{self.path}: columns {found[name][0]!r} and {field.name!r} both hold {name}")
             known = schema.WORKING.get(name)
             if known is not None and name == "timing" and pa.types.is_struct(field.type):
-                known = replace(known, type=_with_further(known.type, field.type))
+                # After the known fields those that no version knows: new ones do not break readers.
+                fields = {one.name: one.type for one in known.type}
+                more = [pa.field(f.name, _further(f).type) for f in field.type if f.name not in fields]
+                known = replace(known, type=pa.struct([*known.type, *more]))
             found[name] = (field.name, known or _further(field))
         if "name" not in found:
             raise DatasetError(f"{self.path}: has no column 'name', so it holds no annotations")
@@ -226,12 +229,6 @@ def read_annotations(
 def _check_order(said: str | None, known: Mapping[str, tuple[str, ...]], what: str) -> None:
     if said is not None and said not in known:
         raise UsageError(f"{what} {said!r}: must be one of {', '.join(known)}")
-
-
-def _with_further(known: pa.StructType, found: pa.StructType) -> pa.StructType:
-    """Return the fields of `timing`, and after them those that no version knows: new ones do not break readers."""
-    fields = {field.name: field.type for field in known}
-    return pa.struct([*known, *(pa.field(f.name, _further(f).type) for f in found if f.name not in fields)])
 
 
 def _further(field: pa.Field) -> schema.Column:

@@ -141,7 +141,8 @@ def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     try:
         if wanted == schema.TEXT and (types.is_string(kind) or types.is_string_view(kind)):
             return array.cast(wanted)
-        if types.is_large_binary(wanted) and _is_binary(kind):
+        binary = types.is_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind)
+        if types.is_large_binary(wanted) and binary:
             return array.cast(wanted)
         if (types.is_integer(wanted) or types.is_boolean(wanted)) and types.is_integer(kind):
             return array.cast(wanted)
@@ -230,11 +231,6 @@ def is_text(kind: pa.DataType) -> bool:
     types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind))
 
 
 def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
