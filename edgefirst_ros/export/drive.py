@@ -57,6 +57,18 @@ class Boxes:
     broken: int = 0
     """Number of boxes that are not finite, which are not here."""
 
+    @property
+    def tracks(self) -> list[str]:
+        """Names of the tracks: objects; of several in a frame the n-th. A box without one has its own."""
+        seen: Counter[tuple[str, int]] = Counter()
+        found = []
+        for number, (thing, frame) in enumerate(zip(self.objects, self.frame.tolist(), strict=True)):
+            if thing is not None:
+                seen[thing, frame] += 1
+            again = seen[thing or "", frame]
+            found.append(f"#{number}" if thing is None else f"{thing}#{again}" if again > 1 else thing)
+        return found
+
 
 @dataclass(frozen=True)
 class Drive:

@@ -497,7 +497,7 @@ class _SequenceWriter:
         centres = np.einsum("nij,nj->ni", axes[:, :3, :3], boxes.box[:, :3]) + axes[:, :3, 3]
         turns, inside = _turned(axes), self._count_points(boxes, axes[:, :3, :3], centres)
         sightings: dict[tuple[str, str], list[int]] = {}
-        for n, track in enumerate(_name_tracks(boxes.objects, boxes.frame.tolist())):
+        for n, track in enumerate(boxes.tracks):
             sightings.setdefault((track, self._category(boxes.labels[n])), []).append(n)
         for (track, category), places in sightings.items():
             instance, token = self._token("instance", track, category), _token("category", category)
@@ -543,17 +543,6 @@ class _SequenceWriter:
                 inside = [(np.abs((cloud - centres[n]) @ turned[n]) <= half).all(1).sum() for cloud in clouds]
                 found.append(list(map(int, inside)))
         return found
-
-
-def _name_tracks(objects: list[str | None], frames: list[int]) -> list[str]:
-    """Return the track of each box; without an object, or as the second of one in a frame, its own."""
-    seen: set[tuple[str, int]] = set()
-    found = []
-    for number, (thing, frame) in enumerate(zip(objects, frames, strict=True)):
-        known = thing is not None and (thing, frame) not in seen
-        found.append(str(thing) if known else f"#{number}")
-        seen.add((str(thing), frame))
-    return found
 
 
 def pack_lidar(points: NDArray[np.void]) -> bytes:

@@ -5,7 +5,6 @@ import shutil
 import struct
 import zlib
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -13,7 +12,6 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
-from edgefirst_ros.export.ncore import write
 from edgefirst_ros.export.ncore.write import described
 from edgefirst_ros.synthetic import TOPICS
 
@@ -68,13 +66,6 @@ def test_a_cube_is_described_by_its_texts_alone():
     for text, why in ((b"six", "Expecting value"), (b"[1e999]", "not JSON compliant"), (b"[" * 100_000, "recursion")):
         with pytest.raises(DatasetError, match=f"radar cube cannot be read: .*{why}"):
             described(head + chunk(b"tEXt", b"edgefirst:layout\0" + text) + rest)
-
-
-def test_rays_are_as_many_as_their_distances():
-    way = np.eye(3, dtype=np.float32)
-    write.check_rays("cloud", way, np.ones((1, 3), np.float32), None)
-    with pytest.raises(DatasetError, match=r"cloud: \(3, 3\) directions for \(1, 2\) distances"):
-        write.check_rays("cloud", way, np.ones((1, 2), np.float32), None)
 
 
 def test_boxes_in_space_of_five_numbers_are_no_agents(folder, tmp_path):

@@ -194,7 +194,8 @@ def _make_agents(boxes: Boxes, rig: Floats, stamps: NDArray[np.int64], made: _Ex
     """Yield the agents of a scene, a chunk at a time; `rig`: (F, 4, 4) to the world, `stamps`: (F,) ns, by frame."""
     axes, times = rig[boxes.frame], stamps[boxes.frame]
     places = np.einsum("nij,nj->ni", axes[:, :2, :3], boxes.box[:, :3]) + axes[:, :2, 3]
-    tracks = _number_tracks(boxes)
+    known: dict[str, int] = {}
+    tracks = np.array([known.setdefault(name, len(known) + 1) for name in boxes.tracks], np.uint64)
     velocity, still = _estimate_velocity(tracks, times, places)
     made.still += still
     for start in range(0, len(tracks), ARRAYS["agents"][1]):
@@ -206,25 +207,6 @@ def _make_agents(boxes: Boxes, rig: Floats, stamps: NDArray[np.int64], made: _Ex
         agents["velocity"], agents["track_id"] = velocity[part], tracks[part]
         agents["label_probabilities"] = _weigh_classes(boxes.labels[part], boxes.score[part], made)
         yield agents
-
-
-def _number_tracks(boxes: Boxes) -> NDArray[np.uint64]:
-    """Return (M,) numbers of the tracks, from 1; a box without an id, or with one twice in a frame, has its own."""
-    known: dict[tuple[str, int], int] = {}
-    seen: Counter[tuple[str, int]] = Counter()
-    found = np.zeros(len(boxes.frame), np.uint64)
-    count = 0
-    for n, (thing, frame) in enumerate(zip(boxes.objects, boxes.frame.tolist(), strict=True)):
-        key = (thing, seen[thing, frame]) if thing is not None else None
-        if key is not None:
-            seen[key[0], frame] += 1
-        number = known.get(key) if key is not None else None
-        if number is None:
-            number = count = count + 1
-            if key is not None:
-                known[key] = number
-        found[n] = number
-    return found
 
 
 def _estimate_velocity(

@@ -46,9 +46,6 @@ from edgefirst_ros.export.labels.pictures import (
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.export.output import LossReport
 
@@ -403,7 +400,8 @@ class _LabelFile:
             self._found.lost["annotations in pixels of pictures of unknown size"] += len(annotations)
             return
         for annotation in annotations:
-            name = self._names.get(_hashable(annotation.get("category_id")))
+            number = annotation.get("category_id")
+            name = self._names.get(number if type(number) in (int, str) else None)
             if name is None:
                 self._found.lost["annotations of categories that are not listed"] += 1
                 continue
@@ -482,7 +480,7 @@ class _LabelFile:
                     self._found.lost[f"{key} outside 0..1"] += 1
             elif name in ("object_id", "category_frequency") and isinstance(value, str):
                 row[name] = value.encode("utf-8", "replace").decode()
-            elif self._keys.get(key) is not None and _fits_int64(value):
+            elif self._keys.get(key) is not None and not (isinstance(value, int) and not -(1 << 63) <= value < 1 << 63):
                 row[f"\0{key}"] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
             else:
                 self._found.lose_key(f"annotations.{key}")
@@ -502,14 +500,6 @@ def _finite(values: list[float]) -> list[float] | None:
 def _is_name(key: str) -> bool:
     """True if a column can have this name: Unicode without control characters, no longer than a name of a file."""
     return key.isprintable() and len(key.encode("utf-8", "surrogatepass")) <= LONGEST_PART
-
-
-def _fits_int64(value: Any) -> bool:
-    return not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
-
-
-def _hashable(value: Any) -> Any:
-    return value if type(value) in (int, str) else None
 
 
 def _is_text(value: Any) -> bool:

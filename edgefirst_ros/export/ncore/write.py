@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a dataset as NCore sequences: one a drive, in a folder of its own, with a summary beside its stores.
 
-The library checks its rules by assertions, which `python -O` removes, so they are checked here.
+The library checks its rules by assertions, which `python -O` removes, so those that data can break are checked here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -43,8 +44,6 @@ from edgefirst_ros.sensors.png import check_png, png_chunks
 
 RIGID = 1e-6
 """Largest deviation of a rotation from orthonormal."""
-UNIT = 1e-4
-"""Largest deviation of a direction's squared length from 1."""
 CAMERA = "camera"
 MICROSECOND = 1000
 ANNOTATIONS = {
@@ -120,51 +119,10 @@ def check_rising(what: str, stamps: NDArray[Any]) -> None:
         raise DatasetError(f"{what}: two have the time {stamps[wrong[0] + 1]} µs or it goes back; each needs its own")
 
 
-def check_covering(what: str, stamps: NDArray[Any], start: int, stop: int) -> None:
-    """Raise DatasetError unless stamps (N,) in µs reach from `start` to `stop` - 1, N at least 2."""
-    if len(stamps) < 2 or stamps[0] != start or stamps[-1] != stop - 1:
-        raise DatasetError(f"{what}: {len(stamps)} poses do not reach over the interval {start} to {stop} µs")
-
-
 def check_inside(what: str, stamp: int, start: int, stop: int) -> None:
     """Raise DatasetError unless a stamp is in the half open interval."""
     if not start <= stamp < stop:
         raise DatasetError(f"{what}: {stamp} µs is outside the interval {start} to {stop} µs")
-
-
-def check_rays(what: str, direction: NDArray[Any], distance: NDArray[Any], intensity: NDArray[Any] | None) -> None:
-    """Raise DatasetError unless directions (N, 3) are unit, distances (1, N) finite and >= 0, intensities in 0..1."""
-    if direction.shape != (distance.shape[1], 3) or distance.shape[0] != 1:
-        raise DatasetError(f"{what}: {direction.shape} directions for {distance.shape} distances")
-    square = np.sum(direction.astype(np.float64) ** 2, 1)
-    if not (np.abs(square - 1) < UNIT).all():
-        raise DatasetError(f"{what}: directions are not of length 1")
-    if not (np.isfinite(distance) & (distance >= 0)).all():
-        raise DatasetError(f"{what}: distances are not finite or negative")
-    if intensity is not None and (intensity.shape != distance.shape or not ((intensity >= 0) & (intensity <= 1)).all()):
-        raise DatasetError(f"{what}: intensities are not in 0..1")
-
-
-class FrameTree:
-    """The frames that poses join: each pair once, in one direction, without circles.
-
-    The library's own check of this never fires, and its reader fails on such a file.
-    """
-
-    def __init__(self) -> None:
-        self._parent: dict[str, str] = {}
-
-    def join(self, source: str, target: str) -> None:
-        """Add a pose. Raises DatasetError if the two frames are joined already."""
-        ends = self._end(source), self._end(target)
-        if ends[0] == ends[1]:
-            raise DatasetError(f"pose of {source!r} to {target!r}: the two are joined already")
-        self._parent[ends[0]] = ends[1]
-
-    def _end(self, frame: str) -> str:
-        while frame in self._parent:
-            frame = self._parent[frame]
-        return frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +218,6 @@ class Preparation:
         if found is not None:
             what = f"{self._drive.name!r}: {kind} of {at} ns"
             check_inside(what, at // MICROSECOND, self._start, self._stop)
-            check_rays(what, found.direction, found.distance, found.intensity)
         return found
 
 
@@ -427,7 +384,6 @@ class _Sequence:
         self._groups = lib.SequenceComponentGroupsWriter(
             lib.UPath(folder), safe_name(drive.name), drive.name, interval, described, store
         )
-        self._tree = FrameTree()
         self._poses = self._register(lib.PosesComponent.Writer, "default")
         self._store_poses(known)
         self._intrinsics = self._register(lib.IntrinsicsComponent.Writer, "default")
@@ -459,8 +415,6 @@ class _Sequence:
         way = drive.rig_to_world[known]
         what = f"{drive.name!r}: rig to world"
         check_rigid(what, way)
-        check_covering(what, stamps, self._start, self._stop)
-        self._tree.join(RIG, WORLD)
         self._poses.store_dynamic_pose(RIG, WORLD, way, stamps)
         if drive.has_poses:
             given = {
@@ -471,7 +425,6 @@ class _Sequence:
             return
         earth = drive.world_to_ecef
         check_rigid(what, earth)
-        self._tree.join(WORLD, EARTH)
         self._poses.store_static_pose(WORLD, EARTH, earth)
         self._poses.set_generic_data(
             {
@@ -487,7 +440,6 @@ class _Sequence:
         sensor, known = sensor_of(kind), streams.of_kind(kind)
         place = self._drive.place(sensor if known.instance is None else known.key)
         check_rigid(f"{sensor} to {RIG}", place)
-        self._tree.join(sensor, RIG)
         self._poses.store_static_pose(sensor, RIG, place)
 
     def _sensor(self, kind: str) -> Any:
@@ -513,16 +465,11 @@ class _Sequence:
         self._tally["samples"] += 1
         self._tally["samples without a pose"] += not reached
         for member in ready.members:
-            kind, data = member.kind, member.data
+            kind = member.kind
             if kind.startswith("camera."):
-                rest = len(data) - len(data.rstrip(b"\0"))
-                if reached and rest < len(data):
-                    row = self._drive.row(n)
-                    meta: dict[str, Any] = {"frame": row.get("frame"), "timestamp_ns": int(self._drive.stamps[n])}
-                    meta |= {"annotations": told} if (told := plain(ready.rows)) else {}
-                    self._camera(kind, data[: len(data) - rest], row.get("size"), stamp, meta)
-                    self._tally["camera"] += 1
-                    self._tally["bytes of NUL"] += rest
+                if reached:
+                    annotations = {"annotations": told} if (told := plain(ready.rows)) else {}
+                    self._picture(task, member, int(self._drive.stamps[n]), CAMERA, annotations)
             elif is_companion(kind):
                 self._companion(task, member)
             elif kind == "depth.png" and reached:
@@ -538,7 +485,6 @@ class _Sequence:
     def _camera(
         self, kind: str, picture: bytes, size: Sequence[int] | None, stamp: int, meta: Mapping[str, Any]
     ) -> None:
-        """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
         camera, form = sensor_of(kind), kind.rpartition(".")[2]
         place = f"frame {meta['frame']}" + (f" of {camera}" if camera != CAMERA else "")
         try:
@@ -576,23 +522,25 @@ class _Sequence:
             self._cubes.setdefault(kind, []).append(stamp)
             self._tally[kind] += 1
         elif streams.of_kind(kind).form == "camera":
-            self._other_camera(task, member, at)
+            self._picture(task, member, at, kind)
         elif member.made is None:
             self._tally[f"{kind} without a place"] += 1
         else:
             self._points(kind, member.made, at)
 
-    def _other_camera(self, task: SampleTask, member: NamedMember, at: int) -> None:
-        """Store a picture of a further camera."""
-        row, known = self._drive.row(task.number), streams.of_kind(member.kind)
-        picture = member.data.rstrip(b"\0")
+    def _picture(
+        self, task: SampleTask, member: NamedMember, at: int, what: str, meta: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
+        row, picture = self._drive.row(task.number), member.data.rstrip(b"\0")
         if not picture:
-            self._tally[f"{member.kind} empty"] += 1
+            self._tally[f"{what} empty"] += what != CAMERA
             return
-        meta = {"frame": row.get("frame"), "timestamp_ns": at}
-        self._camera(member.kind, picture, row.get(known.size_column), at // MICROSECOND, meta)
+        size = row.get(streams.of_kind(member.kind).size_column)
+        meta = {"frame": row.get("frame"), "timestamp_ns": at, **meta}
+        self._camera(member.kind, picture, size, at // MICROSECOND, meta)
         self._tally["bytes of NUL"] += len(member.data) - len(picture)
-        self._tally[member.kind] += 1
+        self._tally[what] += 1
 
     def _points(self, kind: str, found: Rays, at: int) -> None:
         stamp = at // MICROSECOND
