@@ -86,6 +86,8 @@ def test_the_dataset_is_judged_by_the_thresholds_of_the_verdict(second: Second) 
         return one.level, one.message
 
     assert told() == (HealthLevel.OK, "recording")
+    waiting = {"active": True, "topics": {}, "recording": False}
+    assert Health("/capture").dataset(waiting, [], "nowhere").values["samples"] == 0
     far = {"lidar.points": {**good, "p95_skew_s": 0.076}}
     rare = {"lidar.points": {**good, "coverage": 0.95}}
     assert told(companions=far) == (HealthLevel.WARN, "recording; skew of lidar.points: 95 % within 76.0 ms of 100 ms")

@@ -11,23 +11,6 @@ class Failure(BaseException):
     pass
 
 
-def test_items_are_handled_in_order_in_one_other_thread():
-    found, threads = [], set()
-
-    def handle(item):
-        time.sleep(0.0001 * (item % 3))
-        found.append(item)
-        threads.add(threading.current_thread().name)
-
-    worker = Worker("worker", handle, 2)
-    for item in range(200):
-        worker.put(item)
-    worker.close()
-    assert found == list(range(200))
-    assert threads == {"worker"}
-    assert "worker" not in [t.name for t in threading.enumerate()]
-
-
 def test_the_queue_is_bounded():
     gate, handled = threading.Event(), []
     worker = Worker("worker", lambda item: (gate.wait(5), handled.append(item)), 3)
@@ -73,11 +56,3 @@ def test_what_the_handler_raises_crosses_to_the_thread_that_feeds_it(error):
     worker.stop()
     assert handled == [0, 1, 2, 3]
     assert "worker" not in [t.name for t in threading.enumerate()]
-
-
-def test_a_failure_at_the_last_item_is_raised_by_close():
-    worker = Worker("worker", lambda item: 1 // item, 5)
-    worker.put(1)
-    worker.put(0)
-    with pytest.raises(ZeroDivisionError):
-        worker.close()
