@@ -145,7 +145,6 @@ class _LabelWriter:
         ).height:
             self.further.append("category_frequency")
         self._indices = rows.table["label_index"].to_list()
-        self._crowd = (rows.table["iscrowd"].fill_null(False) | rows.table["ignore"].fill_null(False)).to_list()
         self._rings = rows.table["polygon"].is_not_null().to_list()
         self._masks = rows.table["mask"].is_not_null().to_list()
         self._values = {name: rows.table[name].to_list() for name in self.further}
@@ -203,7 +202,7 @@ class _LabelWriter:
                 "category_id": index,
                 "bbox": [x, y, box[2] * width, box[3] * height],
                 "area": box[2] * width * box[3] * height if area is None else area,
-                "iscrowd": int(self._crowd[row]),
+                "iscrowd": int(self.rows.crowd[row]),
                 "segmentation": segmentation,
             }
             for name, values in self._values.items():

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,12 +116,13 @@ class LabelRows:
             return False
         if form == "yolo" and box is not None:
             low, high = (np.clip(np.add(box[:2], np.multiply(box[2:], half)), 0, 1) for half in (-0.5, 0.5))
-            box = box if (high > low).all() and not self.is_crowd(row) else None
+            box = box if (high > low).all() and not self.crowd[row] else None
         return box is not None and self.table["label"][row] is not None
 
-    def is_crowd(self, row: int) -> bool:
-        """True for an annotation of several objects that are not told apart."""
-        return bool(self.table["iscrowd"][row] or self.table["ignore"][row])
+    @cached_property
+    def crowd(self) -> list[bool]:
+        """True for each annotation of several objects that are not told apart."""
+        return (self.table["iscrowd"].fill_null(False) | self.table["ignore"].fill_null(False)).to_list()
 
     def _is_own(self, name: str) -> bool:
         column = WORKING.get(name)

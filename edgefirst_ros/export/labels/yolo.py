@@ -119,7 +119,6 @@ class _Lines:
 
     def __init__(self, rows: LabelRows, classes: dict[int, int], lost: Counter[str], *, segment: bool) -> None:
         self._rows, self._classes, self._lost, self._segment = rows, classes, lost, segment
-        self._crowd = (rows.table["iscrowd"].fill_null(False) | rows.table["ignore"].fill_null(False)).to_list()
         self._indices = rows.table["label_index"].to_list()
         self._labels = rows.table["label"].to_list()
         boxes = rows.boxes.astype(np.float32)
@@ -132,7 +131,7 @@ class _Lines:
         for row in picture.rows:
             if self._labels[row] is None:
                 self._lost["annotations without a label"] += 1
-            elif self._crowd[row]:
+            elif self._rows.crowd[row]:
                 self._lost["crowds, which YOLO does not know"] += 1
             else:
                 numbers = self._ring(row) if self._segment else self._box(row)

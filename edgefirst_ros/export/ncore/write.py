@@ -76,10 +76,6 @@ FRAMES = {
     "pose_position": ("poses/default: rig to world, and generic data", ""),
     "pose_orientation": ("poses/default: rig to world, and generic data", ""),
     "size": ("intrinsics/default: resolution", ""),
-    "radar_cube_timestamp": (f"{CUBE}: stamps of frames, µs; ns among its attributes", ""),
-    "radar_targets_timestamp": ("radars/radar: stamps of frames, µs; ns in the metadata of the frame", ""),
-    "radar_clusters_timestamp": ("radars/radar: stamps of frames, µs; ns in the metadata of the frame", ""),
-    "lidar_points_timestamp": ("lidars/lidar: stamps of frames, µs; ns in the metadata of the frame", ""),
 }
 """Column of the frames table -> the same."""
 Store = Literal["itar", "directory"]
@@ -263,12 +259,13 @@ def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: 
 
 
 def _home_of_column(name: str) -> tuple[str, str]:
-    """Return the place and the loss of a column of a further sensor."""
+    """Return the place and the loss of a column of a companion."""
     column, _, what = name.rpartition("_")
     with suppress(KeyError):
         sensor = streams.of_column(column)
         if what == "timestamp":
-            return f"{home_of(sensor.kind)}: stamps of frames, µs; ns in the metadata of the frame", ""
+            exact = "among its attributes" if sensor.form == "cube" else "in the metadata of the frame"
+            return f"{home_of(sensor.kind)}: stamps of frames, µs; ns {exact}", ""
         if what == "size":
             return "intrinsics/default: resolution", ""
     return "", "has no place in NCore"
