@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -393,29 +394,18 @@ def describe_cube(cube: Cube) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class _Message:
-    """Fields of a RadarCube message that are encoded; arrays have `view` as its own buffers have."""
-
-    layout: NDArray[np.uint8]
-    shape: NDArray[np.uint16]
-    scales: NDArray[np.float32]
-    cube: NDArray[np.int16]
-    is_complex: bool
-
-
 def write_cube(values: NDArray[np.int16], said: Mapping[str, Any], timestamp: int) -> bytes:
     """Return the picture of a cube from its channel and radar.json. Raises DatasetError where they do not agree."""
     try:
         scales = tuple(math.nan if scale is None else float(scale) for scale in said["scales"])
         axes = tuple(said["layout"]), tuple(said["shape"]), scales
         cube = Cube(turn_cube(values), *axes, said["is_complex"], timestamp)
-        message = _Message(
-            np.array(cube.layout, np.uint8),
-            np.array(cube.message_shape, "<u2"),
-            np.array(cube.scales, "<f4"),
-            cube.raw(),
-            cube.is_complex,
+        message = SimpleNamespace(
+            layout=np.array(cube.layout, np.uint8),
+            shape=np.array(cube.message_shape, "<u2"),
+            scales=np.array(cube.scales, "<f4"),
+            cube=cube.raw(),
+            is_complex=cube.is_complex,
         )
         return encode_cube(message, timestamp)  # type: ignore[arg-type]  # it has all required attributes
     except (LookupError, TypeError, ValueError, OverflowError, EdgeFirstError) as error:
