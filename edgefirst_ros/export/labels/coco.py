@@ -357,7 +357,8 @@ class _LabelFile:
 
     def _category(self, category: dict[str, Any]) -> None:
         known = {OF_CATEGORIES.get(key, key): value for key, value in category.items() if value is not None}
-        own = {key: known[key] for key in KEPT if key in known and _is_text(known[key])}
+        lists = {key: value if isinstance(value, list) else [value] for key, value in known.items() if key in KEPT}
+        own = {key: known[key] for key in KEPT if key in lists and all(isinstance(one, str) for one in lists[key])}
         name = self._found.category(category.get("name"), category.get("id"), own)
         self._names[category["id"]] = name
         if known.get("frequency") in FREQUENCIES:
@@ -499,10 +500,6 @@ def _finite(values: list[float]) -> list[float] | None:
 def _is_name(key: str) -> bool:
     """True if a column can have this name: Unicode without control characters, no longer than a name of a file."""
     return key.isprintable() and len(key.encode("utf-8", "surrogatepass")) <= LONGEST_PART
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
 
 
 LONGEST_RUN = 1 << 40

@@ -96,7 +96,8 @@ def components() -> tuple[Any, Any]:
             """Put one cube."""
             frame = self._group.require_group(f"frames/{timestamp_us}")
             frame.attrs.put({"format": "png", "offset": 32768, **described})
-            _bytes_into(frame, "cube", png)
+            values, chunk = np.frombuffer(png, np.uint8), min(max(1, len(png)), PIECE)
+            frame.create_dataset("cube", data=values, chunks=(chunk,), compressor=None)
 
         def store_timestamps(self, timestamps_us: list[int]) -> None:
             """Put the stamps of all frames."""
@@ -150,11 +151,6 @@ def _there(array: Any) -> Any:
         if f"{array.path}/{number}" not in array.chunk_store:
             raise KeyError(f"{array.path}/{number}")
     return array
-
-
-def _bytes_into(group: Any, name: str, data: bytes) -> None:
-    values = np.frombuffer(data, np.uint8)
-    group.create_dataset(name, data=values, chunks=(min(max(1, len(data)), PIECE),), compressor=None)
 
 
 def check_size(store: Path) -> None:

@@ -200,7 +200,8 @@ class Preparation:
             try:
                 form = streams.of_kind(kind).form
                 if kind in task.fits and form != "camera":
-                    made = described(data) if form == "cube" else self._rays(kind, data, task.stamps[kind])
+                    names = RADAR_NAMES if kind.startswith("radar") else {}
+                    made = described(data) if form == "cube" else rays(decode_cloud(data), names)
                 elif kind == "depth.png" and task.reached:
                     made = depth(data)
             except EdgeFirstError as error:
@@ -208,13 +209,6 @@ class Preparation:
             members.append(NamedMember(kind, name, data, made))
         marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
         return PreparedSample(rows, members, marks)
-
-    def _rays(self, kind: str, data: bytes, at: int) -> Rays | None:
-        found = rays(decode_cloud(data), RADAR_NAMES if streams.is_radar(kind) else {})
-        if found is not None:
-            what = f"{self._drive.name!r}: {kind} of {at} ns"
-            check_inside(what, at // MICROSECOND, self._start, self._stop)
-        return found
 
 
 def described(png: bytes) -> dict[str, Any]:
