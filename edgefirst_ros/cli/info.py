@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
@@ -49,27 +50,36 @@ def info(
     from edgefirst_ros.sources.inputs import is_recording
     from edgefirst_ros.streams import RECORDINGS
 
-    settings, found = load_settings(context, config), list[Any]()
-    for place in locate(paths):
-        there = place.in_place  # of a dataset in a bucket directory and tables are enough
-        with nullcontext([there]) if there is not None else fetched([place]) as (one,):
-            plain = not place.objects or there is None
-            if plain and (one.suffix in RECORDINGS or is_recording(one)):
-                facts = recording_facts(one, settings, check_time=check_time, quiet=wants_json(context))
-                found.append(facts if wants_json(context) else recording_text(facts))
-            elif check_time:
-                raise UsageError(f"--check-time: {one} is a dataset; expected its recording, which has all messages")
-            else:
-                with explained(one):
-                    dataset = DatasetInfo(one, settings.limits)
-                    found.append(dataset.plain() if wants_json(context) else [*dataset.text()])
+    settings, as_json = load_settings(context, config), wants_json(context)
 
-    def text() -> Text:
-        for number, one in enumerate(found):
+    def read() -> Iterator[Any]:
+        for place in locate(paths):
+            there = place.in_place  # of a dataset in a bucket directory and tables are enough
+            with nullcontext([there]) if there is not None else fetched([place]) as (one,):
+                plain = not place.objects or there is None
+                if plain and (one.suffix in RECORDINGS or is_recording(one)):
+                    facts = recording_facts(one, settings, check_time=check_time, quiet=as_json)
+                    found: Any = facts if as_json else recording_text(facts)
+                elif check_time:
+                    raise UsageError(
+                        f"--check-time: {one} is a dataset; expected its recording, which has all messages"
+                    )
+                else:
+                    with explained(one):
+                        dataset = DatasetInfo(one, settings.limits)
+                        found = dataset.plain() if as_json else [*dataset.text()]
+            yield found
+
+    def text() -> Text:  # each as soon as it is read: the next one may be broken
+        for number, one in enumerate(read()):
             yield from [""] if number else []
             yield from one
 
-    return Said(lambda: found[0] if len(found) == 1 else found, text)
+    def plain() -> Any:
+        first, *more = read()
+        return [first, *more] if more else first
+
+    return Said(plain, text)
 
 
 # ---- datasets ----------------------------------------------------------------------------------

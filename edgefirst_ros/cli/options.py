@@ -142,7 +142,7 @@ def load_settings(
     from edgefirst_ros.config.load import load
 
     settings = load(config, texts=texts_of(context), note=note)
-    if settings.picture_hook is not None:
+    if settings.picture_hook is not None and "picture_hook" in settings_of(context.meta[USES]):
         from edgefirst_ros.sensors.picture_hook import prepare_hook
 
         prepare_hook(settings.picture_hook, config)

@@ -187,8 +187,8 @@ class PlayBus(Protocol):
     def subscribed(self) -> Collection[str]:
         """Return the topics that have a subscriber."""
 
-    def publish(self, message: Message) -> None:
-        """Publish the CDR bytes of a message unchanged."""
+    def publish(self, message: Message) -> bool:
+        """Publish the CDR bytes of a message unchanged; False if its type has no publisher."""
 
     def report(self, player: Player) -> None:
         """Show how far a player is; called once a second."""
@@ -312,8 +312,7 @@ class Player:
             if self._stopped():
                 return
             self.lateness.note(time.monotonic_ns() - due)
-            self._bus.publish(message)
-            self.published += 1
+            self.published += self._bus.publish(message)
 
     def _meanwhile(self, at: int, elapsed: int) -> int:
         """Show the `log_time` and the running time of now, ns, where due; return when the former is due again."""

@@ -122,11 +122,12 @@ class Outlets:
             self.output.info(printable(f"{channel.topic} is published as {publisher.topic_name}"))
         return ""
 
-    def publish(self, message: Message) -> None:
-        """Publish the CDR bytes of a message unchanged."""
+    def publish(self, message: Message) -> bool:
+        """Publish the CDR bytes of a message unchanged; False for another channel of a topic."""
         publisher = self._publishers.get((message.topic, message.schema))
-        if publisher is not None:  # else another channel of that topic
+        if publisher is not None:
             publisher.publish(message.data)
+        return publisher is not None
 
     def fetched(self, wait: float) -> bool:
         """True if reliable subscribers acknowledged everything; waits for the first that has not, at most `wait` s."""

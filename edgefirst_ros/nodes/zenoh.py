@@ -167,10 +167,11 @@ class _Outlets:
     def subscribed(self) -> frozenset[str]:
         return frozenset(topic for (topic, _), one in self._publishers.items() if one.matching_status.matching)
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> bool:
         publisher = self._publishers.get((message.topic, message.schema))
         if publisher is not None:
             publisher.put(message.data)
+        return publisher is not None
 
     def report(self, player: Player) -> None:
         self.output.show(player.describe())

@@ -82,6 +82,20 @@ def test_several_paths_are_shown_one_after_the_other(recording, command, tmp_pat
     assert second["groups"] == {"val": second["samples"]}
 
 
+def test_those_before_a_broken_one_are_shown(recording, command, tmp_path):
+    (tmp_path / "broken.mcap").write_bytes(bytes(100))
+    done = subprocess.run(
+        [*command, "info", recording(**SMALL), tmp_path / "broken.mcap"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout.count(b"the model knows")) == (1, 1)
+    assert b"broken.mcap: not an MCAP recording" in done.stderr
+
+
+def test_the_hook_of_a_settings_file_is_not_needed(recording, command, tmp_path):
+    (tmp_path / "private.yaml").write_text("picture_hook: not_installed_here:blur\n")
+    subprocess.run([*command, "info", recording(**SMALL), "--config", tmp_path / "private.yaml"], check=True)
+
+
 def test_a_time_check_prints_offsets_and_their_lines_of_a_recording_but_not_of_a_dataset(recording, command, tmp_path):
     """A rig gives the only IMU its role; its stamps are off by 0.08 s, of which the rig mends 0.05."""
     drive = {"seconds": 8, "seed": 1, "scene": "street", "topics": {"imu", "lidar/points"}, "lidar_points": 2000}

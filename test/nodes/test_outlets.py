@@ -52,8 +52,8 @@ def test_channels_of_one_topic_and_type_have_one_publisher(outlets, node):
     topics, skipped = open_channels(outlets, [channel("/gps", FIX), channel("/gps", FIX), channel("/imu", IMU)], ())
     assert (topics, skipped) == (frozenset({"/gps", "/imu"}), {})
     assert [node.count_publishers(topic) for topic in ("/gps", "/imu")] == [1, 1]
-    for sent in (("/gps", FIX), ("/gps", IMU), ("/lidar", FIX)):
-        outlets.publish(message(*sent))
+    sent = [outlets.publish(message(*of)) for of in (("/gps", FIX), ("/gps", IMU), ("/lidar", FIX))]
+    assert sent == [True, False, False]
 
 
 def test_the_clock_of_the_player_takes_the_place_of_the_recorded_one(node):
