@@ -87,6 +87,8 @@ class MergeInput:
                 "samples"
             )
         self.frames = read_frames(file)
+        foreign = sorted(set(file.schema.names) - set(self.frames.columns))
+        self.notes += [f"{frames}: columns that are not merged: {', '.join(foreign)}"] if foreign else []
         self.frames_metadata = frames_metadata(frames, file.metadata)
         self._rows: AnnotationRows | None = None
         self._path = path = annotation_path(self.dataset.paths.arrow)

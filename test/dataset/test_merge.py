@@ -417,8 +417,6 @@ def test_datasets_without_frames_or_of_other_boxes_are_refused(desk, tmp_path):
         merge([tmp_path / "bare"], tmp_path / "out")
     table = pl.read_ipc(tmp_path / "corners.arrow").to_arrow()
     metadata = {"schema_version": "2026.04", "box2d_format": "xyxy"}
-    import pyarrow as pa
-
     with pa.ipc.new_file(str(tmp_path / "corners.arrow"), table.schema.with_metadata(metadata)) as writer:
         writer.write_table(table.replace_schema_metadata(metadata))
     with pytest.raises(DatasetError, match=r"box2d_format is xyxy.*migrate"):
@@ -437,6 +435,21 @@ def test_rows_of_samples_that_are_not_there_are_a_loss(desk, tmp_path):
     assert (merged.exit_code, merged.samples) == (3, 19)
     assert any("left out, rows without members: 1 sample" in note for note in merged.notes)
     assert validate(merged.paths.container).ok
+
+
+def test_columns_that_the_format_does_not_have_are_named_by_a_note(desk, tmp_path):
+    for suffix in (".arrow", ".frames.arrow", ".zip"):
+        shutil.copy(desk / f"b{suffix}", tmp_path / f"more{suffix}")
+    tables = [tmp_path / "more.frames.arrow", tmp_path / "more.arrow"]
+    for path in tables:
+        whole = pa.ipc.open_file(path.read_bytes()).read_all()
+        whole = whole.append_column("weather", pa.array(["rain"] * len(whole)))
+        with pa.ipc.new_file(str(path), whole.schema) as writer:
+            writer.write_table(whole)
+    merged = merge([desk / "a", tmp_path / "more"], tmp_path / "out", name="x")
+    assert merged.exit_code == 0
+    for path in tables:
+        assert f"{path}: columns that are not merged: weather" in merged.notes
 
 
 # ---- members as they lie -------------------------------------------------------------------------

@@ -45,6 +45,7 @@ from edgefirst_ros.errors import (
     Text,
     TooLargeError,
     counted,
+    listed,
     show_path,
 )
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -549,7 +550,7 @@ class _Recoverer:
         for sequence, count in rebuilt.per_sequence.items():
             self._used[sequence, REFERENCE] += count
         report.samples += rebuilt.samples
-        if not self._stays(self._paths.frames):
+        if self._loses or not self._stays(self._paths.frames):
             report.rows_rebuilt, report.unstamped = rebuilt.samples, rebuilt.unstamped
         if not self._stays(self._paths.arrow):
             report.annotations_lost = rebuilt.annotations
@@ -640,6 +641,11 @@ class _Recoverer:
         """The finished tables, if this software wrote that of frames."""
         return self._finished if self._finished is not None and self._finished.description else None
 
+    @property
+    def _loses(self) -> bool:
+        """True if tables that this software wrote have rows or stamps of what is gone."""
+        return self._own is not None and bool(self._report.rows_dropped or self._report.members_missing)
+
     def _stays(self, path: Path) -> bool:
         """True for a table of an archive without journals that can be read."""
         return self._finished is not None and path in self._finished.readable
@@ -660,10 +666,13 @@ class _Recoverer:
             self._report.notes.append(f"{error}; it stays as {path.name}.unreadable")
         if table is None:
             return False
-        own, dropped = self._own is not None, self._report.rows_dropped
-        if own and path == self._paths.frames and (dropped or self._report.members_missing):
+        if self._loses and path == self._paths.frames:
+            further = [name for name in table.schema.names if name not in schema.frames_columns(self._companions)]
+            if further:
+                self._report.notes.append(f"{path}: left out, not columns of the format: {listed(further, LISTED)}")
             return False
-        if own and path == self._paths.arrow and dropped and {"name", "frame"} <= {*table.schema.names}:
+        dropped = self._loses and self._report.rows_dropped
+        if path == self._paths.arrow and dropped and {"name", "frame"} <= {*table.schema.names}:
             write_annotations(table, self._paths.arrow_partial, self._is_there)
         else:
             self._report.notes.append(f"{path} stays as it is")

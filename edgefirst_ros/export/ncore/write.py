@@ -200,7 +200,7 @@ class Preparation:
             try:
                 form = streams.of_kind(kind).form
                 if kind in task.fits and form != "camera":
-                    names = RADAR_NAMES if kind.startswith("radar") else {}
+                    names = RADAR_NAMES if streams.is_radar(kind) else {}
                     made = described(data) if form == "cube" else rays(decode_cloud(data), names)
                 elif kind == "depth.png" and task.reached:
                     made = depth(data)

@@ -100,6 +100,21 @@ def test_rows_of_samples_that_are_gone_go_and_the_others_stay_as_they_are(finish
     assert recover(paths.container).complete
 
 
+def test_further_columns_and_rows_made_anew_are_told(finished, tmp_path):
+    """A user added a column, and lost the row of a sample."""
+    paths = copied(finished, tmp_path / "cut")
+    whole = pa.ipc.open_file(paths.frames.read_bytes()).read_all()
+    whole = whole.append_column("weather", pa.array(["rain"] * 40))
+    with pa.OSFile(str(paths.frames), "wb") as file, pa.ipc.new_file(file, whole.schema) as writer:
+        writer.write_table(pa.concat_tables([whole[:2], whole[3:]]))
+    cut(paths.container, begin_of(paths, 15))
+    report = recover(paths.container)
+    assert (report.samples, report.rows_dropped, report.rows_rebuilt) == (15, 25, 1)
+    assert f"{paths.frames}: left out, not columns of the format: weather" in report.notes
+    assert sorted(table(paths.frames)["frame"]) == [*range(15)]
+    assert "weather" not in table(paths.frames).columns
+
+
 def test_an_archive_without_its_directory_alone_keeps_its_tables_byte_for_byte(finished, tmp_path):
     paths = copied(finished, tmp_path / "cut")
     cut(paths.container, spans(paths.container)[-1][2] + 40)
