@@ -18,6 +18,7 @@ from edgefirst_ros.dataset.names import (
     parse_member,
     safe_name,
 )
+from edgefirst_ros.dataset.objects.places import dataset_places
 from edgefirst_ros.errors import DatasetError, UsageError
 
 SEQUENCE = "maivin-7_2026_01_02_03_04_05"
@@ -213,6 +214,15 @@ def test_locate_relative(tmp_path, monkeypatch):
     paths = make(tmp_path, "directory")
     monkeypatch.chdir(paths.container)
     assert locate(".") == paths
+
+
+def test_a_folder_of_datasets_that_is_named_by_dots_is_no_dataset(tmp_path, monkeypatch):
+    folder, archive = make(tmp_path, "directory"), make(tmp_path, "zip")
+    monkeypatch.chdir(tmp_path)
+    assert dataset_places(".") == [Path(folder.name), Path(archive.container.name)]
+    monkeypatch.chdir(folder.container)
+    assert dataset_places("..") == [Path("..", folder.name), Path("..", archive.container.name)]
+    assert dataset_places(".") == [Path()]
 
 
 def test_locate_takes_the_folder_that_was_named(tmp_path):

@@ -129,7 +129,8 @@ def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path
 
 
 def _is_folder_dataset(path: Path) -> bool:
-    return os.path.isdir(path / path.name)
+    name = os.path.basename(os.path.abspath(path))  # that of `.`, too
+    return bool(name) and os.path.isdir(path / name)
 
 
 def is_glob(given: str | Location) -> bool:
