@@ -14,6 +14,7 @@ import numpy as np
 
 from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Cubes, SpaceBox
+from edgefirst_ros.sensors.transforms import rotation
 from edgefirst_ros.streams import (
     CAMERA_INFO,
     CLOUD,
@@ -135,21 +136,14 @@ def _cloud(message: Any, note: Note) -> bytes:
 def _turned(message: Any, step: int) -> bytes:
     """Return the points of a cloud with x, y, z in the axes of its frame."""
     turn, moved = message.pose.orientation, message.pose.position
-    x, y, z, w = np.array([turn.x, turn.y, turn.z, turn.w]) / np.linalg.norm([turn.x, turn.y, turn.z, turn.w])
-    rotation = np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    axes = rotation([turn.x, turn.y, turn.z, turn.w])
     places = {f.name: (FLOATS[DATATYPES[f.type]], f.offset) for f in message.fields if f.name in ("x", "y", "z")}
     kind = np.dtype(
         {"names": [*places], "formats": [k for k, _ in places.values()], "offsets": [o for _, o in places.values()],
          "itemsize": step}
     )  # fmt: skip
     points = np.frombuffer(bytearray(message.data), kind)
-    found = np.stack([points[axis].astype(float) for axis in "xyz"], axis=1) @ rotation.T
+    found = np.stack([points[axis].astype(float) for axis in "xyz"], axis=1) @ axes.T
     for number, (axis, by) in enumerate((("x", moved.x), ("y", moved.y), ("z", moved.z))):
         points[axis] = found[:, number] + by
     return points.tobytes()

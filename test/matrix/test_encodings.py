@@ -434,7 +434,7 @@ def test_other_encodings_are_counted_by_name(drives, tmp_path, encoding):
 
 
 def test_a_cloud_with_a_pose_is_turned_by_it(made, tmp_path):
-    """A quarter turn about z and 1, 2, 3 m: (x, y, z) becomes (1 - y, 2 + x, 3 + z); of floats and doubles."""
+    """A third of a turn about x = y = z and 1, 2, 3 m: (x, y, z) becomes (1 + z, 2 + x, 3 + y); floats and doubles."""
     seen = []
 
     def change(channel, message):
@@ -453,7 +453,8 @@ def test_a_cloud_with_a_pose_is_turned_by_it(made, tmp_path):
             del cloud.fields[:]
             for number, name in enumerate(fields):
                 cloud.fields.add(name=name, offset=8 * number, type=8)
-        cloud.pose.orientation.z = cloud.pose.orientation.w = 0.5**0.5
+        turn = cloud.pose.orientation
+        turn.x = turn.y = turn.z = turn.w = 0.5
         cloud.pose.position.x, cloud.pose.position.y, cloud.pose.position.z = 1, 2, 3
         return channel, replace(message, data=cloud.SerializeToString())
 
@@ -462,9 +463,9 @@ def test_a_cloud_with_a_pose_is_turned_by_it(made, tmp_path):
     assert len(seen) > 2
     for was, now in zip(*(Dataset(out.paths.container) for out in (plain, turned)), strict=True):
         before, after = was.decode("lidar.pcd"), now.decode("lidar.pcd")
-        np.testing.assert_allclose(after["x"], 1 - before["y"], atol=1e-4)
+        np.testing.assert_allclose(after["x"], 1 + before["z"], atol=1e-4)
         np.testing.assert_allclose(after["y"], 2 + before["x"], atol=1e-4)
-        np.testing.assert_allclose(after["z"], 3 + before["z"], atol=1e-4)
+        np.testing.assert_allclose(after["z"], 3 + before["y"], atol=1e-4)
     assert any("lidar/points" in note and "pose" in note for note in turned.notes)
 
 

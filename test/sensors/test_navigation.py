@@ -13,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.sensors.navigation import (
+    EgoPose,
     Fix,
     FixTrack,
     Position,
     ValueTrack,
     attitude_of,
+    compose,
     fix_of,
+    invert,
     reachable,
     slerp,
     yaw_pitch_roll,
@@ -348,3 +351,11 @@ def test_attitudes_are_those_of_brute_force(known, further, half, forget):
         if tick * S > horizon:
             made.add(tick * S, about_z(angle))
     assert made.at(stamp) == found
+
+
+def test_poses_are_composed_and_inverted_as_by_hand():
+    """A third of a turn about x = y = z makes (z, x, y) of (x, y, z)."""
+    pose = EgoPose((1.0, 2.0, 3.0), (0.5, 0.5, 0.5, 0.5))
+    inner = EgoPose((4.0, 5.0, 7.0), (0.0, 0.0, 0.0, 1.0))
+    assert compose(pose, inner) == EgoPose((8.0, 6.0, 8.0), pose.orientation)
+    assert invert(pose) == EgoPose((-2.0, -3.0, -1.0), (-0.5, -0.5, -0.5, 0.5))
