@@ -45,6 +45,7 @@ from edgefirst_ros.sensors.png import encode_gray
 COLUMNS = frozenset(ANNOTATION_ROWS.names)
 STAMP = ANNOTATION_ROWS.get_field_index("timestamp")
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
+OLDEST = pl.CompatLevel.oldest()
 RANDOM = 4
 """Version of the random UUIDs that a device assigns to tracks: equal ones in two datasets are the same track."""
 
@@ -111,7 +112,7 @@ class MergeInput:
         if "object_id" in table.columns:
             self.object_ids = frozenset(table["object_id"].drop_nulls().unique())
         if "timing" in found.columns:
-            self.timing = found.columns["timing"].type
+            self.timing = table["timing"].clear().to_arrow(compat_level=OLDEST).type
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
         self.lost = sum(found.tally.lost.values())
         foreign = sorted(set(found.columns) - COLUMNS)
@@ -293,7 +294,10 @@ class AnnotationRows:
         self.path = found.path
         names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
         table = pa.Table.from_batches(list(found.batches(names)), found.schema_of(names))
-        self.table = pl.DataFrame(pl.from_arrow(table))
+        try:
+            self.table = pl.DataFrame(pl.from_arrow(table))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
         self._order = keys_of(self.table.select(name for name in KEYS.columns if name in names), self.path)
         self.keys = self._order.unique()
         self._spans: dict[tuple[str, int | None], tuple[int, int]] = {}
@@ -320,7 +324,7 @@ class AnnotationRows:
             masks = [self._mask(png, part.values) for png in table["mask"].filter(classes)] if classes.any() else []
             if masks:
                 table = table.with_columns(table["mask"].scatter(classes.arg_true(), masks))
-        (batch,) = table.rechunk().to_arrow().to_batches()
+        (batch,) = table.rechunk().to_arrow(compat_level=OLDEST).to_batches()
         self._batch = cast_rows(batch, part.columns)
         runs = order.group_by(KEYS.columns, maintain_order=True).len()
         starts = accumulate(runs["len"], initial=0)

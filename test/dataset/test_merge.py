@@ -8,6 +8,7 @@ import re
 import shutil
 import uuid
 import zipfile
+from datetime import time
 
 import handmade_dataset as made
 import numpy as np
@@ -361,6 +362,16 @@ def test_fields_of_timing_that_no_version_knows_are_merged_and_recovered(tmp_pat
     found = pl.read_ipc(tmp_path / "out" / "out.arrow")["timing"].drop_nulls().unique(maintain_order=True).to_list()
     known = {"load": 1, "preprocess": None, "inference": 2, "decode": 3}
     assert found == [known | {"wait": 7, "queue": None}, known | {"wait": None, "queue": "x"}]
+
+
+def test_a_field_of_timing_has_any_type_that_a_table_can_hold(tmp_path):
+    further = {"steps": [1, 2], "at": time(1), "raw": b"x"}
+    merged = merge([timed(tmp_path / "a", "arrow", **further)], tmp_path / "out")
+    assert pl.read_ipc(merged.paths.arrow)["timing"].drop_nulls()[0].items() >= further.items()
+    path = timed(tmp_path / "b", "arrow", since=pa.MonthDayNano([1, 2, 3]))
+    with pytest.raises(DatasetError, match=rf"{path.stem}\.arrow: cannot be read as a table"):
+        merge([path], tmp_path / "other")
+    assert not list((tmp_path / "other").glob("*"))
 
 
 def test_a_field_of_timing_of_two_types_is_refused(tmp_path):

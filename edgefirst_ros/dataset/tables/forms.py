@@ -171,7 +171,8 @@ class Annotations:
             if known is not None and name == "timing" and pa.types.is_struct(field.type):
                 # After the known fields those that no version knows: new ones do not break readers.
                 fields = {one.name: one.type for one in known.type}
-                more = [pa.field(f.name, _further(f).type) for f in field.type if f.name not in fields]
+                new = [f for f in field.type if f.name not in fields]
+                more = [pa.field(f.name, schema.TEXT if is_text(f.type) else _further(f).type) for f in new]
                 known = replace(known, type=pa.struct([*known.type, *more]))
             found[name] = (field.name, known or _further(field))
         if "name" not in found:
