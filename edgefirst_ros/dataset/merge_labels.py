@@ -33,7 +33,7 @@ from edgefirst_ros.dataset.sequences import (
     parsed,
     unite_topics,
 )
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, to_polars
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, carry_timing
 from edgefirst_ros.dataset.tables.values import cast_rows
@@ -294,10 +294,7 @@ class AnnotationRows:
         self.path = found.path
         names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
         table = pa.Table.from_batches(list(found.batches(names)), found.schema_of(names))
-        try:
-            self.table = pl.DataFrame(pl.from_arrow(table))
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
+        self.table = to_polars(self.path, table)
         self._order = keys_of(self.table.select(name for name in KEYS.columns if name in names), self.path)
         self.keys = self._order.unique()
         self._spans: dict[tuple[str, int | None], tuple[int, int]] = {}

@@ -262,7 +262,7 @@ def _metadata(
     if not schema.has_metadata(to):
         if given.get("box3d_frame") == BASE:
             given.pop("box3d_frame")  # the origin of that version
-        for key in given.keys() - set(OF_VERSION):
+        for key in sorted(given.keys() - set(OF_VERSION)):
             annotations.tally.lose(f"metadata {key}: {to} has none", 1)
         return {}
     found = {"schema_version": to, **given}

@@ -484,14 +484,12 @@ class TableFile:
             yield self._in_polars(columns, waiting)
 
     def _in_polars(self, names: Sequence[str], batches: Iterable[Any]) -> pl.DataFrame:
-        import polars as pl
-
         try:
             schema = pa.schema([self.schema.field(name) for name in names])
-            table = pa.Table.from_batches([batch.select(names) for batch in batches], schema)
-            return pl.DataFrame(pl.from_arrow(table.unify_dictionaries()))
-        except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
+            table = pa.Table.from_batches([batch.select(names) for batch in batches], schema).unify_dictionaries()
+        except (pa.ArrowException, ValueError) as error:
             raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
+        return to_polars(self.path, table)
 
     def _stored(self) -> Iterator[Any]:
         if self._parquet:
@@ -546,6 +544,27 @@ def _native(fd: int) -> Any:
     aborts the process.
     """
     return pa.OSFile(f"/dev/fd/{fd}")
+
+
+def to_polars(path: Path, table: Any) -> pl.DataFrame:
+    """Return a pyarrow table in polars. Raises DatasetError naming `path` for types unknown to polars."""
+    import polars as pl
+
+    try:
+        _check_types(table.schema)
+        return pl.DataFrame(pl.from_arrow(table))
+    except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read as a table: {error}") from error
+
+
+def _check_types(fields: Iterable[Any]) -> None:
+    """Raise ValueError for types at which polars panics, with text on stderr."""
+    for field in fields:
+        kind, types = field.type, pa.types
+        empty = types.is_fixed_size_list(kind) and not kind.list_size
+        if empty or types.is_interval(kind) or types.is_union(kind) or types.is_decimal256(kind):
+            raise ValueError(f"{field.name!r} is {kind}")
+        _check_types(kind.field(number) for number in range(kind.num_fields))
 
 
 def _check_names(fields: Iterable[Any]) -> None:
