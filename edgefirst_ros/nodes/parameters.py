@@ -23,7 +23,7 @@ from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-from edgefirst_ros.config.load import SettingField, explain, nearest, put, setting_fields
+from edgefirst_ros.config.load import PAGE, SettingField, explain, nearest, put, setting_fields
 from edgefirst_ros.errors import UsageError, printable
 from edgefirst_ros.pipeline.health import Status
 
@@ -31,6 +31,8 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 AnyNode = TypeVar("AnyNode", bound=Node)
 EXTRA = {"string": " (in quotes)", "array": '; none: [""]'}
 """Notation of some JSON schema types in ROS parameters."""
+FEW = 12
+"""Parameters that a message lists; of more a page has the list, which lacks those of the player."""
 ROS_OWN = "qos_overrides."
 """Prefix of parameters that nodes declare for the QoS of their publishers and subscriptions."""
 
@@ -97,7 +99,8 @@ def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | Non
     unknown = [n for n in given if n not in fields and not node.has_parameter(n) and not n.startswith(ROS_OWN)]
     for name in unknown:
         if name not in foreign:
-            raise UsageError(f"{_place(node)}: unknown parameter {name[:80]!r}{nearest(name, fields)}")
+            page = PAGE if len(fields) > FEW else f"; expected {', '.join(fields)}"
+            raise UsageError(f"{_place(node)}: unknown parameter {name[:80]!r}{nearest(name, fields, page)}")
     for name, field in fields.items():
         value = field.default
         if name in given and given[name].type_ != Parameter.Type.NOT_SET:  # which is what ROS makes of []

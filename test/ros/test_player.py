@@ -266,6 +266,10 @@ def run(ros_domain: int) -> Iterator[Callable[..., int]]:
         ("wait_for_subscribers:=-1", "wait_for_subscribers: expected a whole number at least 0, at most 1000, got -1"),
         ("wait_timeout:=-1.0", "wait_timeout: expected a number at least 0, at most 3600, got -1.0"),
         ("recordin:=x", "unknown parameter 'recordin'; did you mean 'recording'"),
+        (
+            "qqqq:=1",
+            "unknown parameter 'qqqq'; expected recording, rate, loop, clock, start, duration, topics, wait_for",
+        ),
         ("recording:=''", "recording is not set"),
     ],
 )
