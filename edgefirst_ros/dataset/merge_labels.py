@@ -307,7 +307,8 @@ class AnnotationRows:
         order = order.sort(KEYS.columns, maintain_order=True)
         if order.is_empty():
             return
-        table = self.table[order["index"]]
+        whole = len(order) == len(self.table) and order["index"].is_sorted()
+        table = self.table if whole else self.table[order["index"]]  # a copy, masks too
         own: dict[str, pl.Series | pl.Expr] = {
             "name": order["name"].replace(part.sequences),
             "frame": order["frame"].cast(pl.UInt32),
