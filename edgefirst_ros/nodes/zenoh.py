@@ -160,8 +160,11 @@ class _Outlets:
 
     def open(self, channel: Channel) -> str:
         key = channel.topic, channel.schema
-        if key not in self._publishers:
-            self._publishers[key] = publisher_of(self._bus, *key)
+        try:
+            if key not in self._publishers:
+                self._publishers[key] = publisher_of(self._bus, *key)
+        except library().ZError:
+            return f"Zenoh does not take the key {device_key(channel.topic)}"
         return ""
 
     def subscribed(self) -> frozenset[str]:

@@ -14,9 +14,10 @@ from zenoh_network import encoding_of, free_port, open_session, until  # noqa: E
 
 from edgefirst_ros.errors import RecordingError  # noqa: E402
 from edgefirst_ros.nodes import play as playing  # noqa: E402
-from edgefirst_ros.nodes.play import PlayerSettings  # noqa: E402
-from edgefirst_ros.nodes.zenoh import device_key, play  # noqa: E402
+from edgefirst_ros.nodes.play import PlayerSettings, open_channels  # noqa: E402
+from edgefirst_ros.nodes.zenoh import _Outlets, device_key, play  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
+from edgefirst_ros.sources.source import Channel  # noqa: E402
 from edgefirst_ros.streams import IMU  # noqa: E402
 from edgefirst_ros.synthetic import Recipe, write_recording  # noqa: E402
 
@@ -107,6 +108,12 @@ def test_a_recording_without_a_message_cannot_be_played(ear, tmp_path):
     write_recording(path, Recipe(seconds=0.2, topics=frozenset({"imu"}), drop={"imu": tuple(range(1000))}))
     with pytest.raises(RecordingError, match=r"empty\.mcap: it has no message that could be published"):
         play(PlayerSettings(recording=str(path)), ear.address)
+
+
+def test_a_topic_that_is_no_key_is_left_out_with_the_reason(ear):
+    channels = [Channel(topic, IMU, "cdr", b"", 3) for topic in ("/imu", "/odd#imu")]
+    skipped = {"/odd#imu": "3 messages: Zenoh does not take the key rt/odd#imu"}
+    assert open_channels(_Outlets(ear.bus), channels, ()) == (frozenset({"/imu"}), skipped)
 
 
 @pytest.mark.parametrize(
