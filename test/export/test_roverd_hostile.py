@@ -5,6 +5,8 @@ import io
 import json
 import lzma
 import os
+import resource
+import shutil
 import zlib
 
 import numpy as np
@@ -168,6 +170,19 @@ def test_entries_that_are_not_there(tmp_path, number):
 def test_many_traces_of_one_name():
     found = name_sequences("Trace" if n % 2 else "trace" for n in range(1200))
     assert [name.casefold() for name in found] == ["trace", *(f"trace-{n}" for n in range(2, 1201))]
+
+
+def test_traces_are_opened_one_at_a_time(traces, tmp_path):
+    for number in range(20):
+        shutil.copytree(traces / "host", tmp_path / "many" / f"drive-{number}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = set(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, ([n for n in range(1 << 12) if n not in taken][16], hard))
+    try:
+        made = restore(tmp_path / "many", "roverd", tmp_path / "back")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(Dataset(made.out).sequences) == 20
 
 
 def test_positions_without_end_are_refused(traces, tmp_path):

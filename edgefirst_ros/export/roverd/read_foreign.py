@@ -94,11 +94,12 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces), limits)
     names = name_sequences(trace.resolve().name for trace in traces)
     sequences: dict[str, dict[str, Any]] = {}
-    found = [_ForeignTrace(trace, budget) for trace in traces]
-    companions = columns_of(companion for read in found for companion in read.companions)
+    # Each is opened twice, one at a time: open ones hold files and stamps.
+    companions = columns_of(companion for trace in traces for companion in _ForeignTrace(trace, budget).companions)
     with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:
         failing.callback(writer.abort)
-        for place, (read, sequence) in enumerate(zip(found, names, strict=True)):
+        for place, (trace, sequence) in enumerate(zip(traces, names, strict=True)):
+            read = _ForeignTrace(trace, budget)
             for number, sample in enumerate(read.samples(sequence)):
                 writer.write(sample)
                 progress(f"importing {sequence}", number + 1, read.total)
