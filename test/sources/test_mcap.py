@@ -566,6 +566,15 @@ def test_records_that_end_early_in_a_chunk_without_crc_are_said(path):
         assert [d.loss for d in recording.damage] == [True], bad
 
 
+@pytest.mark.parametrize("compression", [b"", b"zstd"])
+def test_a_message_too_short_for_its_head_costs_itself_in_both_walks(path, compression):
+    body = files.sent(b"x") + files.record(5, struct.pack("<H", 1) + bytes(9)) + files.sent(b"y", sequence=1)
+    packed = zstandard.compress(body) if compression else body
+    recording, found = walked(path, framed(files.defined(), files.chunk(body, compression=compression, packed=packed)))
+    assert found == [m.data for m in recording.iter_messages({"/a"})] == [b"x", b"y"]
+    assert [d.loss for d in recording.damage] == [True]
+
+
 @pytest.mark.parametrize("stamp", [0, (1 << 62), (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
 def test_any_stamp_fits_into_64_bits_with_sign(path, stamp):
     body = files.defined() + b"".join(
