@@ -125,7 +125,7 @@ def _field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
     return SettingField(path, schema, bool(choices))
 
 
-PAGE = "; docs/reference/settings.md lists the settings"
+PAGE = "; the page Settings of the documentation lists them"
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = PAGE) -> str:

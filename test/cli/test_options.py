@@ -97,7 +97,7 @@ def test_set_goes_before_the_file_and_the_last_one_counts(run, recording, tmp_pa
     [
         (["--set", "tolerence=0.1"], "unknown setting 'tolerence'; did you mean 'tolerance'?"),
         (["--set", "streams.lidar.points.ofset=1"], "did you mean 'streams.lidar.points.offset'?"),
-        (["--set", "zzz=1"], "unknown setting 'zzz'; docs/reference/settings.md lists the settings"),
+        (["--set", "zzz=1"], "unknown setting 'zzz'; the page Settings of the documentation lists them"),
         (["--set", "rate"], "--set: expected NAME=VALUE, got 'rate'"),
         (["--set", "rate=5", "--rate", "5"], "--rate and --set rate cannot be combined"),
         (["--set", "schema_version=2026.10", "--schema", "2026.04"], "--schema and --set schema_version cannot"),
