@@ -36,7 +36,7 @@ import polars as pl
 from PIL import Image
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset import DatasetWriter, Sample
+from edgefirst_ros.dataset import DatasetWriter, NewSample
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
@@ -358,7 +358,7 @@ def _calls(name: str, text: str, result: int, root: str, marks: str) -> Iterator
 
 
 # ---- what is traced --------------------------------------------------------------------------------
-def sample(frame: int) -> Sample:
+def sample(frame: int) -> NewSample:
     """Return a sample of several pages, with two rows."""
     chance = np.random.default_rng(frame)
     data = io.BytesIO()
@@ -372,7 +372,7 @@ def sample(frame: int) -> Sample:
     row = {"size": (96, 72), "lidar_points_timestamp": stamp + 5, "lidar_points_skew": 5, "segment": 0}
     boxes = [{"label": f"car{frame}", "label_index": 0, "box2d": (0.5, 0.5, 0.1, n / 10)} for n in (1, 2)]
     members = [("camera.jpeg", [data.getvalue()]), ("lidar.pcd", [head.encode() + points])]
-    return Sample(SEQUENCE, frame, stamp, members, row, boxes, {"size": (96, 72)})
+    return NewSample(SEQUENCE, frame, stamp, members, row, boxes, {"size": (96, 72)})
 
 
 def write_all(out: Path, layout: str, mark: Callable[[str], None], frames: Sequence[int], **options: Any) -> None:

@@ -12,7 +12,7 @@ from budgeting.inputs import FPS, GOP, VIDEOS, messages_of
 from edgefirst_ros import convert
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.first_pass import walk
@@ -151,7 +151,7 @@ def writing(folder, members, jpeg, *, commit=False):
                 info = ExifInfo("drive", frame, START + frame, "maivin", "edgefirst_ros", 45.5, -73.6, 30.0, 1.0, None)
                 picture = ("camera.jpeg", insert_jpeg(jpeg, encode_exif(info)))
                 row = {"segment": 0, "keyframe": frame == 0, "size": [1920, 1080], **place, **skews}
-                writer.write(Sample("drive", frame, START + frame, [picture, *members], row, rows, common))
+                writer.write(NewSample("drive", frame, START + frame, [picture, *members], row, rows, common))
                 if commit:
                     writer.flush()
 

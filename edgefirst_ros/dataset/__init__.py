@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.names import DatasetPaths, locate
     from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+    from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 
-__all__ = ["Dataset", "DatasetPaths", "DatasetWriter", "Sample", "locate"]
+__all__ = ["Dataset", "DatasetPaths", "DatasetWriter", "NewSample", "locate"]
 
 _HOMES = {
     "Dataset": "reader",
     "DatasetPaths": "names",
     "DatasetWriter": "writer",
-    "Sample": "writer",
+    "NewSample": "writer",
     "locate": "names",
 }
 

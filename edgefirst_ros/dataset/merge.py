@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, s
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png, rename_exif
@@ -215,7 +215,7 @@ def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: 
     return row
 
 
-def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> Sample:
+def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> NewSample:
     dataset, sequence = part.dataset, part.sequences[key.name]
     members: list[tuple[str, Sequence[Any]]] = []
     for kind, name in dataset.members(key).items():
@@ -230,7 +230,7 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> Sample:
             raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
     stamp, frame = int(row["timestamp"]), key.frame or 0
     own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
-    return Sample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
+    return NewSample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
 
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:

@@ -103,7 +103,7 @@ class _Earlier:
 
 
 @dataclass(frozen=True)
-class Sample:
+class NewSample:
     """One frame with its members and rows."""
 
     sequence: str
@@ -225,7 +225,7 @@ class DatasetWriter:
             with suppress(StorageError):  # the error that led here says more
                 self.abort()
 
-    def write(self, sample: Sample) -> None:
+    def write(self, sample: NewSample) -> None:
         """Append a sample: its members first, then its rows.
 
         Raises DatasetError for a row that breaks the format; the sample is not added then. Raises StorageError

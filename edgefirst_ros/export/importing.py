@@ -64,7 +64,7 @@ def find_nearest(stamps: NDArray[np.int64], stamp: int, tolerance: int = TOLERAN
 
 
 @dataclass(frozen=True)
-class Companion:
+class SensorEntries:
     """A sensor beside the reference camera."""
 
     what: str
@@ -98,7 +98,7 @@ class Companion:
         return data
 
 
-def columns_of(companions: Iterable[Companion]) -> list[str]:
+def columns_of(companions: Iterable[SensorEntries]) -> list[str]:
     """Return the companions with columns in the frames table: the usual ones, then the others of these."""
     there = (of_kind(companion.kind).column for companion in companions if companion.kind)
     return list(dict.fromkeys(("radar_targets", "lidar_points", "radar_cube", *filter(None, there))))

@@ -32,7 +32,7 @@ class Task:
     """Memory that it may take, bytes."""
 
 
-class Result(NamedTuple):
+class TaskResult(NamedTuple):
     """Outcome of a task."""
 
     task: Task
@@ -94,7 +94,7 @@ class Driver:
         """Number of tasks refused by storage that wait for a retry."""
         return len(self._later)
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Yield the last result of each task, in the order in which they end."""
         waiting = iter(tasks)
         while True:
@@ -131,20 +131,20 @@ class Driver:
         self._under_way[id(task)] = attempts, apart
         self.running += 1
 
-    def _settle(self, task: Task, outcome: Mapping[str, Any] | str, attempts: int, apart: bool) -> Result | None:
+    def _settle(self, task: Task, outcome: Mapping[str, Any] | str, attempts: int, apart: bool) -> TaskResult | None:
         """Return the result of a task that is through; None where it comes again."""
         self._apart -= apart
         if isinstance(outcome, str):
             if apart:
-                return Result(task, {"verdict": "crashed", "error": outcome})
+                return TaskResult(task, {"verdict": "crashed", "error": outcome})
             self._suspects.append(task)
             return None
         if outcome["verdict"] != "storage":
             self._refused = 0
-            return Result(task, outcome)
+            return TaskResult(task, outcome)
         self._refused += 1
         self.stopped = self.stopped or self._refused >= max(STREAK, window(self._engine.threads))
         if self.stopped or attempts >= len(PAUSES):
-            return Result(task, outcome)
+            return TaskResult(task, outcome)
         heapq.heappush(self._later, (self._clock() + PAUSES[attempts], next(self._numbers), task, attempts + 1))
         return None

@@ -17,7 +17,7 @@ from edgefirst_ros.counts import MASK_REASONS
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.tables.write import outline_of_png
-from edgefirst_ros.dataset.writer import Sample
+from edgefirst_ros.dataset.writer import NewSample
 from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.facts import SOFTWARE, SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, Part, SensorMessage
@@ -25,7 +25,7 @@ from edgefirst_ros.sensors.companions import encode
 from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
 from edgefirst_ros.sensors.jpeg import Buffer
-from edgefirst_ros.sensors.navigation import Position, Quaternion, yaw_pitch_roll
+from edgefirst_ros.sensors.navigation import GeoPosition, Quaternion, yaw_pitch_roll
 from edgefirst_ros.sensors.picture import Picture, degradation_of
 from edgefirst_ros.sources.topics import CAMERA
 
@@ -166,7 +166,7 @@ class SampleEncoder:
 
 
 # ---- the parts put together --------------------------------------------------------------------
-def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sample:
+def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> NewSample:
     """Wait for the encoded parts of a sample and assemble it; boxes and masks that are dropped are counted."""
     frame, picture = parts.frame, parts.picture
     members: list[tuple[str, Sequence[Any]]] = []
@@ -201,7 +201,7 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sa
         rows, dropped = parts.rows.result()
         for (topic, reason), number in dropped.items():
             facts.counts.drop(topic, reason, number)
-    return Sample(facts.name, frame.number, frame.stamp, members, row, rows, common)
+    return NewSample(facts.name, frame.number, frame.stamp, members, row, rows, common)
 
 
 def _add_navigation(frame: Frame, row: dict[str, object], common: dict[str, object]) -> None:
@@ -231,7 +231,7 @@ class _Shot(NamedTuple):
     camera: str
     number: int
     stamp: int
-    place: Position | None
+    place: GeoPosition | None
     turn: Quaternion | None
 
 

@@ -28,7 +28,7 @@ from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture import Size, scaled_info
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.pictures import ffmpeg_version
-from edgefirst_ros.sensors.transforms import BoxFrames, Place
+from edgefirst_ros.sensors.transforms import BoxFrames, SensorPlace
 from edgefirst_ros.sources.topics import CAMERA, Infos, Roles
 from edgefirst_ros.sync.clock import TimeBase
 
@@ -73,7 +73,7 @@ class SequenceFacts:
     video: set[str] = field(default_factory=set)
     """Formats of the video that is decoded."""
 
-    def place_of(self, frame_id: str) -> Place:
+    def place_of(self, frame_id: str) -> SensorPlace:
         """Return the place of a fused sensor, for its boxes in space."""
         info = self.calibration.camera_info
         return self.box_frames.place(frame_id, self.calibration.static_transforms, info["frame_id"] if info else None)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, PART_REASONS, Counts
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.navigation import EgoPose, Position, Quaternion
+from edgefirst_ros.sensors.navigation import EgoPose, GeoPosition, Quaternion
 from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
@@ -40,7 +40,7 @@ class SensorMessage:
     """True if it came after a later frame was complete."""
     mask: SensorMessage | None = None
     """For a message of boxes: the mask without a header that belongs to it."""
-    place: tuple[Position | None, Quaternion | None] | None = None
+    place: tuple[GeoPosition | None, Quaternion | None] | None = None
     """For a message of a camera: where the vehicle was at its stamp."""
     picture: Picture | MessageError | None = None
     """For a message of a camera: its picture, or why it is missing, once a sample needed it."""
@@ -70,7 +70,7 @@ class Frame:
     """Messages of companions that it does not have: the nearest one, if that is further than the tolerance."""
     own: tuple[str, SensorMessage] | None = None
     """Sensor and message of the reference, if it is not a camera."""
-    position: Position | None = None
+    position: GeoPosition | None = None
     orientation: Quaternion | None = None
     pose: EgoPose | None = None
     result: SensorMessage | None = None

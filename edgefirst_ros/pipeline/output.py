@@ -15,7 +15,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import NewMessages
-from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, Describe, NewSample
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.pipeline.cameras import OtherCamera
 from edgefirst_ros.pipeline.facts import SequenceFacts
@@ -165,7 +165,7 @@ class SequenceOutput:
         self._usage.count_unused()
 
     # ---- in the thread that writes -------------------------------------------------------
-    def _write(self, sample: Sample) -> None:
+    def _write(self, sample: NewSample) -> None:
         self._reached.write(self._writer, sample)
         self.newest = sample.timestamp
         self.bytes += sum(memoryview(buffer).nbytes for _, buffers in sample.members for buffer in buffers)
@@ -186,7 +186,7 @@ class Reached:
         self._used: Counter[str] = Counter()
         self._messages = NewMessages()
 
-    def write(self, writer: DatasetWriter, sample: Sample) -> None:
+    def write(self, writer: DatasetWriter, sample: NewSample) -> None:
         """Write a sample; raises as the writer does."""
         before = writer.samples
         try:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from edgefirst_ros.config import MODEL, SECOND, Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
-from edgefirst_ros.dataset.writer import Sample
+from edgefirst_ros.dataset.writer import NewSample
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, leave_out, picture_options
@@ -189,7 +189,7 @@ class SampleBuilder:
         settings: Settings,
         facts: SequenceFacts,
         usage: Usage,
-        sink: Callable[[Sample], None],
+        sink: Callable[[NewSample], None],
         *,
         start_lag: float | None = None,
         already_written: int = 0,

@@ -15,7 +15,7 @@ from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS
 from edgefirst_ros.sensors.navigation import (
     EgoPose,
     FixTrack,
-    Position,
+    GeoPosition,
     Quaternion,
     ValueTrack,
     attitude_of,
@@ -79,7 +79,7 @@ class Navigation:
             tracks.attitudes.add(stamp, attitude, now)
         return attitude is not None
 
-    def at(self, stamp: int, epoch: int) -> tuple[Position | None, Quaternion | None]:
+    def at(self, stamp: int, epoch: int) -> tuple[GeoPosition | None, Quaternion | None]:
         """Return position and orientation at a stamp in ns; None where unknown."""
         tracks = self._tracks(epoch)
         return tracks.fixes.position(stamp), tracks.attitudes.at(stamp)

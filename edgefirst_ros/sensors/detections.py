@@ -20,7 +20,7 @@ from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, 
 from edgefirst_ros.errors import MessageError, nearest_first
 from edgefirst_ros.messages import Cubes
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
-from edgefirst_ros.sensors.transforms import BASE, Floats, Place, move_boxes, pose, rotation
+from edgefirst_ros.sensors.transforms import BASE, Floats, SensorPlace, move_boxes, pose, rotation
 
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
@@ -43,7 +43,7 @@ class Context:
     """Labels that are to have another name, or with an empty one no row."""
     masks: bool = True
     semantic: bool = True
-    place_of: Callable[[str], Place] = lambda frame_id: Place(frame_id, np.eye(4))
+    place_of: Callable[[str], SensorPlace] = lambda frame_id: SensorPlace(frame_id, np.eye(4))
     """The place of the sensor with a frame_id."""
 
     def index_of(self, label: str) -> int | None:

@@ -36,7 +36,7 @@ class Fix(NamedTuple):
     error: float | None
 
 
-class Position(NamedTuple):
+class GeoPosition(NamedTuple):
     """Degrees (WGS-84, longitude in [-180, 180)), altitude and horizontal error in m or None when unknown."""
 
     latitude: float
@@ -114,7 +114,7 @@ class FixTrack:
         self._fixes.insert(place, fix)
         self._arrived.insert(place, arrived)
 
-    def position(self, stamp: int) -> Position | None:
+    def position(self, stamp: int) -> GeoPosition | None:
         """The position at a stamp in ns, or None: no two valid fixes around it, too far apart, or a jump between."""
         first, second, _ = self._sides(stamp)
         if first is None or second is None or not reachable(first, second):
@@ -124,7 +124,7 @@ class FixTrack:
         part = 0.0 if first is second else (stamp - first.stamp) / (second.stamp - first.stamp)
         turn = (second.longitude - first.longitude + 180) % 360 - 180
         altitude = first.altitude + part * (second.altitude - first.altitude) if part else first.altitude
-        return Position(
+        return GeoPosition(
             first.latitude + part * (second.latitude - first.latitude),
             (first.longitude + part * turn + 180) % 360 - 180,
             altitude if math.isfinite(altitude) else None,

@@ -508,19 +508,19 @@ def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
 
 
 # ---- kinds -------------------------------------------------------------------------------------
-class Kind(NamedTuple):
+class SourceKind(NamedTuple):
     """A type of message with pictures."""
 
     parser: Callable[[], Parser]
     source: type[PictureSource]
 
 
-KINDS: dict[str, Kind] = {
-    COMPRESSED_IMAGE: Kind(CompressedParser, CompressedPictures),
-    IMAGE: Kind(lambda: _parse_raw, RawPictures),
-    VIDEO: Kind(VideoParser, VideoPictures),
-    FFMPEG: Kind(VideoParser, VideoPictures),
-    TILED: Kind(TileParser, VideoPictures),
+KINDS: dict[str, SourceKind] = {
+    COMPRESSED_IMAGE: SourceKind(CompressedParser, CompressedPictures),
+    IMAGE: SourceKind(lambda: _parse_raw, RawPictures),
+    VIDEO: SourceKind(VideoParser, VideoPictures),
+    FFMPEG: SourceKind(VideoParser, VideoPictures),
+    TILED: SourceKind(TileParser, VideoPictures),
 }
 """Type of message -> how its messages become pictures."""
 

@@ -153,7 +153,7 @@ def move_boxes(boxes: ArrayLike, way: Floats) -> Floats:
     return np.column_stack([given[:, :3] @ turn.T + way[:3, 3], given[:, 3:] @ size.T])
 
 
-class Place(NamedTuple):
+class SensorPlace(NamedTuple):
     """Where a sensor is."""
 
     frame: str
@@ -172,9 +172,9 @@ class BoxFrames:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, SensorPlace] = {}
 
-    def place(self, frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str | None) -> Place:
+    def place(self, frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str | None) -> SensorPlace:
         """Return the place of a sensor, the same as at the first call.
 
         Args:
@@ -194,16 +194,16 @@ class BoxFrames:
         return {place.frame for place in self._places.copy().values()}
 
 
-def _place(frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str | None) -> Place:
+def _place(frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str | None) -> SensorPlace:
     to_base = frames_from(transforms, BASE).get(frame_id)
     if to_base is None:
-        return Place(frame_id, np.eye(4))
+        return SensorPlace(frame_id, np.eye(4))
     own = to_base
     turns = not np.allclose(to_base[:3, :3], np.eye(3), atol=1e-6)  # one without a turn is a placeholder
     looks_ahead = (np.sum(to_base[:3, :3] * OPTICAL) - 1) / 2 >= HULL
     if looks_ahead or (turns and (frame_id == camera or frame_id.lower().endswith(OPTICAL_NAMES))):
         to_base = to_base @ pose(OPTICAL.T, np.zeros(3))
-    return Place(BASE, to_base, own)
+    return SensorPlace(BASE, to_base, own)
 
 
 def ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:

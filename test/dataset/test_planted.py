@@ -7,7 +7,7 @@ import pytest
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.publish import remove_tree
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 
 PLACES = ("members_partial", "arrow_journal", "frames_journal", "row_log", "arrow_partial", "frames_partial", "reserve",
@@ -34,7 +34,7 @@ def test_nothing_elsewhere_is_written_or_removed(tmp_path, place, layout, overwr
             os.mkfifo(path) if target is None else path.symlink_to(target)
         try:
             with DatasetWriter(out, "d", layout=layout, overwrite=overwrite) as writer:
-                writer.write(Sample("s", 0, 10**18, [("lidar.pcd", [b"x"])]))
+                writer.write(NewSample("s", 0, 10**18, [("lidar.pcd", [b"x"])]))
                 writer.finish({})
         except DatasetError:
             pass

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from edgefirst_ros.dataset import DatasetWriter, Sample, locate
+from edgefirst_ros.dataset import DatasetWriter, NewSample, locate
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
@@ -26,7 +26,7 @@ STAMP = 1767323045_000000000
 
 
 def sample(frame, **further):
-    return Sample(
+    return NewSample(
         SEQUENCE,
         frame,
         STAMP + frame * 33_000_000,
@@ -244,7 +244,7 @@ def test_unsafe_sequences(tmp_path):
     with DatasetWriter(tmp_path / "out", "drive", layout="directory") as writer:
         for sequence in ("..", "../x", "a\0", "/x", ""):
             with pytest.raises(DatasetError):
-                writer.write(Sample(sequence, 0, 0, [("radar.pcd", [b""])]))
+                writer.write(NewSample(sequence, 0, 0, [("radar.pcd", [b""])]))
     assert os.listdir(tmp_path) == ["out"]
 
 

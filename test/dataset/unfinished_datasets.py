@@ -15,7 +15,7 @@ from handmade_dataset import SEQUENCE, START, STEP, cloud, cube_png
 from PIL import Image
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset import DatasetWriter, Sample
+from edgefirst_ros.dataset import DatasetWriter, NewSample
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.writer import WriterState
@@ -53,7 +53,7 @@ def sample(frame, *, size=(16, 8), noise=False):
     row |= {f"{base}_timestamp": stamp + skew for base, skew in skews.items()}
     row |= {f"{base}_skew": skew for base, skew in skews.items()}
     box = {"label": "car", "label_index": 0, "box2d": (0.5, 0.5, 0.1, 0.1), "box2d_score": 0.5}
-    return Sample(
+    return NewSample(
         SEQUENCE,
         frame,
         stamp,

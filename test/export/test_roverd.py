@@ -18,7 +18,7 @@ from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.export.roverd import export, restore
@@ -193,7 +193,7 @@ ODD = [
 def test_what_has_no_home_is_counted(tmp_path):
     with DatasetWriter(tmp_path / "dataset", "odd") as writer:
         for n, members in enumerate(ODD):
-            writer.write(Sample("host", n, 10**18 + n * 10**8, [(kind, [data]) for kind, data in members.items()]))
+            writer.write(NewSample("host", n, 10**18 + n * 10**8, [(kind, [data]) for kind, data in members.items()]))
         writer.finish({})
     report = LossReport("roverd")
     (tmp_path / "traces").mkdir()

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.importing import name_sequences
@@ -35,7 +35,7 @@ def traces(tmp_path):
     Image.new("RGB", (16, 16), (200, 90, 10)).save(picture, "JPEG")
     with DatasetWriter(tmp_path / "dataset", "odd") as writer:
         for n, data in enumerate((picture.getvalue(), picture.getvalue()[:-2])):
-            writer.write(Sample("host", n, 10**18 + n * 10**8, [("camera.jpeg", [data]), ("lidar.pcd", [POINTS])]))
+            writer.write(NewSample("host", n, 10**18 + n * 10**8, [("camera.jpeg", [data]), ("lidar.pcd", [POINTS])]))
         writer.finish({})
     return export(Dataset(tmp_path / "dataset" / "odd.zip"), "roverd", tmp_path / "traces").out
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.export import export
 from edgefirst_ros.sensors.cloud import pcd_header
 
@@ -32,7 +32,7 @@ def write(folder, *samples, sequence="host"):
     with DatasetWriter(folder, "odd") as writer:
         for n, annotations in enumerate(samples):
             members = [("camera.jpeg", [JPEG[n]])]
-            writer.write(Sample(sequence, n, START + n * STEP, members, annotations=annotations))
+            writer.write(NewSample(sequence, n, START + n * STEP, members, annotations=annotations))
         writer.finish({})
     return folder / "odd.zip"
 
@@ -72,7 +72,7 @@ def write_clouds(folder, *clouds):
         for n, (at, pcd) in enumerate(clouds):
             members = [("camera.jpeg", [JPEG[n]]), ("lidar.pcd", [pcd])]
             row = {"lidar_points_timestamp": START + at * STEP}
-            writer.write(Sample("host", n, START + n * STEP, members, frame_row=row))
+            writer.write(NewSample("host", n, START + n * STEP, members, frame_row=row))
         writer.finish({})
     return folder / "odd.zip"
 

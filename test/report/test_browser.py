@@ -11,7 +11,7 @@ import pytest
 from shared_data import REAL
 
 import edgefirst_ros
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.report.run import report
 from edgefirst_ros.synthetic import DEFAULT_TOPICS, Recipe, write_recording
 
@@ -160,7 +160,7 @@ def test_hostile_names_do_nothing(shown, tmp_path):
     with DatasetWriter(tmp_path, "evil") as writer:
         for frame in range(12):
             rows = [{"label": label, "box2d": [0.5, 0.5, 0.2, 0.2], "group": EVIL[0]} for label in labels]
-            writer.write(Sample("seq", frame, 1_700_000_000_000_000_000 + frame * 33_333_333,
+            writer.write(NewSample("seq", frame, 1_700_000_000_000_000_000 + frame * 33_333_333,
                                 [("camera.jpeg", [picture(rng)])], {"segment": 0, "keyframe": True}, rows))  # fmt: skip
         evil = EVIL[0] + EVIL[1]
         counts = {f"/{evil}": {"seen": 3, "written": 1, "dropped": {evil: 2}}}

@@ -16,7 +16,7 @@ from edgefirst_ros.sensors.navigation import (
     EgoPose,
     Fix,
     FixTrack,
-    Position,
+    GeoPosition,
     ValueTrack,
     attitude_of,
     compose,
@@ -88,7 +88,7 @@ def test_between_two_fixes():
     found = made.position(S // 4)
     assert (found.latitude, found.longitude) == (pytest.approx(1.00025, abs=1e-12), pytest.approx(2.0005, abs=1e-12))
     assert (found.altitude, found.error) == (12.5, 1.5)
-    assert made.position(0) == Position(1.0, 2.0, 10.0, 1.5)
+    assert made.position(0) == GeoPosition(1.0, 2.0, 10.0, 1.5)
     assert made.position(S).error == 0.5
     assert made.position(-1) is None
     assert made.position(S + 1) is None

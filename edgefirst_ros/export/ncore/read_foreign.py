@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import importing
 from edgefirst_ros.export.importing import (
-    Companion,
+    SensorEntries,
     clean_text,
     columns_of,
     make_counts,
@@ -163,7 +163,7 @@ class _Import:
         self._stamps: NDArray[np.int64] = self._sensor.frames_timestamps_us[:, 1].astype(np.int64)
         self.companions = list(self._find_companions(reader))
 
-    def _find_companions(self, reader: Any) -> Iterator[Companion]:
+    def _find_companions(self, reader: Any) -> Iterator[SensorEntries]:
         loader, cubes = self._loader, reader.open_component_readers(components()[1])
         for first, ids, get in (
             ("lidar", loader.lidar_ids, loader.get_lidar_sensor),
@@ -174,12 +174,14 @@ class _Import:
                 self._frames[name] = kind.partition(".")[0]
                 if name in ids and len(stamps := (sensor := get(name)).frames_timestamps_us[:, 1].astype(np.int64)):
                     make = partial(self._cloud, sensor, name, radar=first == "radar")
-                    yield Companion(name, kind, stamps * 1000, lru_cache(1)(make), partial(_exact_of, sensor, stamps))
+                    yield SensorEntries(
+                        name, kind, stamps * 1000, lru_cache(1)(make), partial(_exact_of, sensor, stamps)
+                    )
                 if first == "radar" and name in cubes:
                     stamps = cubes[name].timestamps_us.astype(np.int64)
                     png = lru_cache(1)(partial(self._cube, cubes[name], f"cubes of {name}", stamps))
                     own = kind.replace(".pcd", ".png")
-                    yield Companion(f"cubes of {name}", own, stamps * 1000, png, partial(_stamp_in, png))
+                    yield SensorEntries(f"cubes of {name}", own, stamps * 1000, png, partial(_stamp_in, png))
 
     def write(self, out: Path, budget: Budget, progress: Progress) -> None:
         with reading(self._name):
@@ -202,7 +204,7 @@ class _Import:
 
     def _sample(
         self, n: int, number: int, row: dict[str, Any], boxes: Mapping[str, dict[str, Any]], pictures: Pictures
-    ) -> Sample | None:
+    ) -> NewSample | None:
         """Return the sample of a picture; None if it is not a picture."""
         stamp, told = int(self._stamps[n]), self._sensor.get_frame_generic_meta_data(n)
         self._tally["generic metadata"] += len(told.keys() - OWN)
@@ -230,7 +232,7 @@ class _Import:
             common["location"] = (frame_row["latitude"], frame_row["longitude"])
         picture = bytes(data.get_encoded_image_data())
         members.insert(0, (kind, stamp_picture(kind, picture, self._name, number, time, frame_row)))
-        return Sample(self._name, number, time, members, frame_row, [*annotations.values()], common)
+        return NewSample(self._name, number, time, members, frame_row, [*annotations.values()], common)
 
     def _numbers(self) -> list[int]:
         """Return the frame numbers that `export` put into the metadata of the frames, else 0, 1, 2 and so on."""

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.export.importing import (
     NOT_FOLLOWED,
     TOLERANCE,
-    Companion,
+    SensorEntries,
     columns_of,
     make_counts,
     make_metadata,
@@ -163,7 +163,7 @@ class _ForeignTrace:
         self._imu = "imu" if "imu" in self._readers else IMU
         self._fixes, self._turns = FixTrack(), ValueTrack(slerp)
 
-    def _found(self) -> Iterator[Companion]:
+    def _found(self) -> Iterator[SensorEntries]:
         """Yield the channels that can be imported, by their names in roverd and in `export`."""
         for first, kind in (("radar_points", "radar.pcd"), ("lidar_points", "lidar.pcd"), ("radar_cube", "radar.png")):
             for sensor, own in name_kinds(kind, self._named(first), first).items():
@@ -231,7 +231,7 @@ class _ForeignTrace:
                     part = slice(start, min(start + BLOCK, count))
                     yield stamps[part], values[part].astype(np.float64)
 
-    def samples(self, sequence: str) -> Iterator[Sample]:
+    def samples(self, sequence: str) -> Iterator[NewSample]:
         """Yield a sample for each picture that is a whole JPEG."""
         if not self._video:
             return
@@ -246,7 +246,7 @@ class _ForeignTrace:
                 self.written += 1
                 yield self._sample(sequence, number, jpeg, check_jpeg(jpeg))
 
-    def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> Sample:
+    def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> NewSample:
         stamp = int(self._stamps[number])
         self._budget.take(unpacked=len(jpeg))
         members: list[tuple[str, Sequence[Buffer]]] = []
@@ -274,7 +274,7 @@ class _ForeignTrace:
             row["orientation"] = turn
             self._used[f"{self._imu}/{ROT}", "orientation"] += 1
         members.insert(0, ("camera.jpeg", stamp_picture("camera.jpeg", jpeg, sequence, number, stamp, row)))
-        return Sample(sequence, number, stamp, members, row, annotations, {"size": size})
+        return NewSample(sequence, number, stamp, members, row, annotations, {"size": size})
 
     def _place(self, stamp: int) -> dict[str, float | None]:
         """Return latitude, longitude and altitude at a stamp; empty where unknown."""
@@ -321,12 +321,12 @@ class _ForeignTrace:
 
 def _companion(
     what: str, reader: ChannelReader, channels: tuple[str, ...], make: Callable[[int], bytes], kind: str
-) -> Companion:
+) -> SensorEntries:
     """Return a companion; entries that are not in all of its channels, as after a power cut, are dropped."""
     stamps = reader.stamps()[: min(map(reader.count, channels), default=None)]
     if (np.diff(stamps) < 0).any():
         raise DatasetError(f"{reader.folder / STAMPS}: the times do not rise")
-    return Companion(what, kind, stamps, lru_cache(maxsize=1)(make))  # several pictures may share one
+    return SensorEntries(what, kind, stamps, lru_cache(maxsize=1)(make))  # several pictures may share one
 
 
 def _is_video(reader: ChannelReader) -> bool:

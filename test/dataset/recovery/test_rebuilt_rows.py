@@ -9,7 +9,7 @@ import pytest
 from handmade_dataset import SEQUENCE, START, cloud, dos_time
 from unfinished_datasets import leave, sample, stamp_of, table
 
-from edgefirst_ros.dataset import Sample
+from edgefirst_ros.dataset import NewSample
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 
@@ -20,7 +20,7 @@ EVEN = START // 2_000_000_000 * 2_000_000_000
 @pytest.mark.parametrize("size", [10, 10_000, 200_000], ids=["short", "longer than the first head", "than both"])
 @pytest.mark.parametrize("kind", ["camera.jpeg", "camera.png"])
 def test_a_sample_whose_picture_is_none_gets_the_time_of_its_member(tmp_path, kind, size):
-    paths = leave(tmp_path, [Sample(SEQUENCE, 3, stamp_of(3), [(kind, [b"\xff\xd8" + bytes(size)])])])
+    paths = leave(tmp_path, [NewSample(SEQUENCE, 3, stamp_of(3), [(kind, [b"\xff\xd8" + bytes(size)])])])
     paths.row_log.unlink()
     report = recover(paths.container)
     assert (report.samples, report.rows_rebuilt, report.unstamped) == (1, 1, 1)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from edgefirst_ros.dataset import DatasetWriter, Sample
+from edgefirst_ros.dataset import DatasetWriter, NewSample
 from edgefirst_ros.dataset.storage.space import Headroom, Reserve, check_there, free_bytes, largest_file
 from edgefirst_ros.dataset.storage.zip_read import Entry
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
@@ -26,7 +26,7 @@ STAMP = 1_767_323_045_000_000_000
 
 
 def sample(frame, size=1000, **further):
-    return Sample("drive", frame, STAMP + frame, [("camera.jpeg", [bytes(size)])], {"segment": 0}, **further)
+    return NewSample("drive", frame, STAMP + frame, [("camera.jpeg", [bytes(size)])], {"segment": 0}, **further)
 
 
 def limited(limit, code):
@@ -177,14 +177,14 @@ def test_a_disk_that_is_full_for_a_large_table(tmp_path):
         pytest.skip("this process may not mount a file system")
     code = """
         import os, sys
-        from edgefirst_ros.dataset import DatasetWriter, Sample
+        from edgefirst_ros.dataset import DatasetWriter, NewSample
         from edgefirst_ros.errors import StorageError
         rows = [{"label": f"thing {n}", "box2d": (0.5, 0.5, 0.1, 0.1), "polygon": [[0.5] * 20]} for n in range(200)]
         with DatasetWriter(sys.argv[1], "drive", schema=sys.argv[2], flush_interval=0.01) as writer:
             try:
                 for frame in range(10_000):
                     members = [("camera.jpeg", [bytes(1000)])]
-                    writer.write(Sample("drive", frame, frame, members, {"segment": 0}, rows))
+                    writer.write(NewSample("drive", frame, frame, members, {"segment": 0}, rows))
             except StorageError:
                 print(writer.samples)
             writer.finish({})
@@ -285,7 +285,7 @@ def test_what_cannot_be_cut_off_now_is_cut_off_at_the_end(tmp_path, monkeypatch)
 def test_members_that_cannot_be_removed_now_are_removed_at_the_end(tmp_path, monkeypatch):
     with DatasetWriter(tmp_path, "drive", layout="directory") as writer:
         writer.write(sample(0))
-        both = Sample("drive", 1, STAMP, [("camera.jpeg", [b"1"]), ("radar.png", [b"2"])], {"segment": 0})
+        both = NewSample("drive", 1, STAMP, [("camera.jpeg", [b"1"]), ("radar.png", [b"2"])], {"segment": 0})
         with monkeypatch.context() as patch:
             refuse(patch, "unlink", 100, errno.EIO)
             real = os.rename

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset import DatasetWriter, Sample
+from edgefirst_ros.dataset import DatasetWriter, NewSample
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.tables import rowlog
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, RowLog, RowRules, Rows
@@ -312,7 +312,7 @@ def test_a_table_is_not_sealed_with_fewer_rows_than_were_written(tmp_path, layou
     """The disk lost a block of the log; what is left stays for `recover`."""
     with DatasetWriter(tmp_path, "drive", layout=layout) as writer:
         for frame in range(3):
-            writer.write(Sample("s", frame, 10**18 + frame, [("camera.png", [png(frame)])]))
+            writer.write(NewSample("s", frame, 10**18 + frame, [("camera.png", [png(frame)])]))
             writer.flush()
         path = writer.paths.row_log
         data = bytearray(path.read_bytes())

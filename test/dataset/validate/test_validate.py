@@ -22,7 +22,7 @@ from PIL import Image
 
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.validate import RULES, validate
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 
 
@@ -147,7 +147,7 @@ def test_what_the_writer_writes_gives_no_finding(tmp_path, layout, version):
             common = {key: rows[0][key] for key in ("size", "location", "group")}
             boxes = [{k: v for k, v in box.items() if k not in common} for box in rows if box.get("label")]
             frame_row = {k: v for k, v in row.items() if k not in ("name", "frame", "timestamp")}
-            writer.write(Sample(SEQUENCE, frame, stamp_of(frame), members, frame_row, boxes, common))
+            writer.write(NewSample(SEQUENCE, frame, stamp_of(frame), members, frame_row, boxes, common))
         texts = made.good().frames_metadata
         paths = writer.finish({key: json.loads(value) for key, value in texts.items()}, ["person", "car"])
     report = validate(paths.container, strict=True)
