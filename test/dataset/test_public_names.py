@@ -5,7 +5,7 @@ import pytest
 
 from edgefirst_ros import dataset
 
-NAMES = ["Dataset", "DatasetPaths", "DatasetWriter", "Sample", "locate"]
+NAMES = ["Dataset", "DatasetPaths", "DatasetWriter", "NewSample", "locate"]
 
 
 def test_only_the_public_names_are_listed():
