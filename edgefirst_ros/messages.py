@@ -267,7 +267,7 @@ def _tiles(message: Message) -> list[Any]:
 def decode(message: Message) -> Any:
     """Return the message as an object with the fields of its type; bulk fields are views into `message.data`.
 
-    Of type TILED: the four messages of its tiles.
+    A message of type TILED returns the four messages of its tiles.
 
     Raises MessageError(UNDECODABLE) when it ends early or is not such a message.
     """

@@ -25,19 +25,20 @@ PATTERNS = {
     "there is": r"(?i)\b(is|are|was|be) there\b|\bthere (is|are|was|were)\b",
     "is no": r"(?i)\b(is|are|was|were|be) (no (?!longer|more|less|need)\w+|none)\b",
     "look": r"(?i)\b(looked|looks|looking) at\b|\ba look\b",
+    "fronted of": r"^\W*Of (?!course)",
 }
-PROSE = {"mean": 14.0, "long": 2.0, "pattern": 2.0}
+PROSE = {"mean": 12.5, "long": 1.0, "pattern": 1.0}
 """README and pages: most words a sentence, most sentences of over 30 words (%), most texts with one pattern (%)."""
-DOCSTRINGS = {"anew": 1}
+DOCSTRINGS: dict[str, int] = {}
 MESSAGES = {
-    "clause as noun": 6,
-    "nobody": 15,
-    "goes": 3,
+    "clause as noun": 2,
+    "nobody": 14,
+    "goes": 2,
     "lies": 1,
     "gives": 4,
     "anew": 1,
-    "passive": 3,
-    "there is": 16,
+    "passive": 2,
+    "there is": 13,
     "is no": 1,
     "look": 1,
 }

@@ -50,7 +50,7 @@ VERBS: Mapping[str, Verb] = {
     "fleet": Verb("fleet", "Convert many recordings, to folders or buckets.", function="app"),
     "demo": Verb("demo", "Make a recording, convert it, check the dataset."),
     "capture": Verb("capture", "Record datasets from live topics.", "capture", NODE),
-    "control": Verb("control", "Control a capture, over ROS 2 or with --zenoh on the device's own bus.", context=NODE),
+    "control": Verb("control", "Control a capture, over ROS 2, or with --zenoh over Zenoh.", context=NODE),
     "replay": Verb("replay", "Convert recordings as a ROS 2 node.", "convert", NODE),
     "play": Verb("play", "Publish a recording or a dataset at its own pace.", context=NODE),
     "version": Verb("app", "Print the version.", function="version"),

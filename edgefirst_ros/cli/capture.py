@@ -36,7 +36,7 @@ def capture(
     texts = texts_of(context) | ({"out": out} if out else {})
     if endpoint is None:
         if wrong := [name for name, value in (("--config", config), ("--namespace", namespace)) if value]:
-            raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters after --ros-args")
+            raise UsageError(f"{wrong[0]} needs --zenoh; parameters of a ROS 2 node follow --ros-args")
         if arguments and arguments[0] != "--ros-args":
             raise UsageError(f"expected options, got {arguments[0]!r}: parameters of a ROS 2 node follow --ros-args")
         run_node("capture", [*(arguments or ()), *as_parameters(texts)])  # of parameters the last one counts

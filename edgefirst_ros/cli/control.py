@@ -22,12 +22,11 @@ def control(
     endpoint: Annotated[str | None, ZENOH] = None,
     namespace: Annotated[str, NAMESPACE] = "",
 ) -> None:
-    """Control a capture, over ROS 2 or with --zenoh on the device's own bus.
+    """Control a capture, over ROS 2, or with --zenoh over Zenoh.
 
-    Starts, stops, splits, pauses or resumes it, or asks for its status; prints the answer as JSON. watch prints a line
-    a second.
+    Start, stop, split, pause or resume it, or get its status. The answer is JSON; watch prints a line a second.
 
-    Exit codes: 0 done, 1 no answer within 5 s or it could not be done, 2 wrong usage. Of status: 0 samples are being
+    Exit codes: 0 done, 1 no answer within 5 s or it could not be done, 2 wrong usage. For status: 0 samples are being
     written, or the capture is idle or paused by order; 3 waiting for a camera; 4 idle after a failure; 5 no sample for
     5 s.
     """

@@ -35,12 +35,14 @@ def convert(
     join: Annotated[bool, JOIN] = False,
     sequence: Annotated[
         list[str] | None,
-        typer.Option("--sequence", metavar="NAME=FILE", help="Another name for the sequence of a recording."),
+        typer.Option("--sequence", metavar="NAME=FILE", help="Convert FILE with NAME as the name of its sequence."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Accept a finished dataset as it is; an unfinished one is continued anyway."),
+        typer.Option(
+            "--resume", help="Also succeed if the dataset is finished; an unfinished one is continued anyway."
+        ),
     ] = False,
     with_report: Annotated[
         bool, typer.Option("--report", help="Write an HTML report beside the dataset, as edgefirst-ros report does.")
@@ -73,7 +75,7 @@ def convert(
     settings = load_settings(context, config, notes.append)
     target = None if upload is None else Location.of(upload)
     if target is not None and settings.layout != "zip":
-        raise UsageError("--upload: only datasets that are one ZIP are uploaded; leave --layout away")
+        raise UsageError("--upload: only a dataset that is one ZIP can be uploaded; remove --layout")
     try:
         places = locate(recordings or [])
         at = {name: _place_of(f"--sequence {name}={file}", file, places) for name, file in named.items()}

@@ -57,11 +57,12 @@ def export(
     ] = None,
     segment: Annotated[bool | None, typer.Option("--segment", help="For yolo: mask outlines instead of boxes.")] = None,
     single_group: Annotated[
-        bool | None, typer.Option("--single-group", help="For yolo: also without pictures in group train or val.")
+        bool | None,
+        typer.Option("--single-group", help="For yolo: export even without pictures in group train or val."),
     ] = None,
     unlooked: Annotated[
         bool | None,
-        typer.Option("--unlooked", help="For coco and yolo: include samples that the model never saw, as empty ones."),
+        typer.Option("--unlooked", help="For coco and yolo: include samples that the model skipped, as empty ones."),
     ] = None,
 ) -> Result:
     """Write a dataset in the format of another system.
@@ -119,7 +120,7 @@ def restore(
 ) -> Result:
     """Make a dataset from the format of another system.
 
-    From l5kit only annotations are imported. The report says where everything went.
+    From l5kit only annotations are imported. The report lists the place of all data.
 
     Exit codes: 0 written (the report lists losses), 1 no file written, 2 wrong usage.
     """

@@ -46,7 +46,9 @@ CLUSTER = typer.Option(
     metavar="ADDRESS|FILE", help="Scheduler of a Dask cluster: tcp://HOST:8786, tls://HOST:8786 or its scheduler file."
 )
 WORKERS = typer.Option(metavar="N", min=1, max=1024, help="Workers on this machine; one per processor if not given.")
-SCRATCH = typer.Option(metavar="DIR", help="Where workers keep recordings on the way; the system's temporary folder.")
+SCRATCH = typer.Option(
+    metavar="DIR", help="Folder for recordings in progress; default: the temporary folder of the system."
+)
 PLACE = typer.Argument(metavar="DST", help="Folder or s3://BUCKET/PREFIX that fleet convert wrote to.")
 WHERE = typer.Option(
     metavar="SQL", help='Only recordings whose row in the catalogue meets a condition, such as "samples > 100".'
@@ -295,7 +297,7 @@ def export(
     workers: Annotated[int | None, WORKERS] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
     single_group: Annotated[
-        bool | None, typer.Option("--single-group", help="For yolo: also drives without pictures in train or val.")
+        bool | None, typer.Option("--single-group", help="For yolo: include drives without pictures in train or val.")
     ] = None,
 ) -> Result:
     """Write every dataset of a fleet in the format of another system.

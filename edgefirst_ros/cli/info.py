@@ -40,9 +40,9 @@ def info(
 ) -> Result:
     """Show the content of a recording or a dataset.
 
-    Of a recording: topics with rates, gaps and clocks, damage, and the results of a conversion: cameras with codec
-    and picture size, labels of the model, calibration. Of a dataset: samples by sequence, sensor and group, length and
-    place, annotations by label.
+    For a recording: its topics with rates, gaps and clocks, damage, and the data that a conversion would use: cameras
+    with codec and picture size, labels of the model, calibration. For a dataset: samples by sequence, sensor and
+    group, length, place, annotations by label.
 
     Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """

@@ -24,10 +24,10 @@ def label(
     ] = False,
     join: Annotated[bool, typer.Option("--join", help="Keep the annotations that exist, and add the labels.")] = False,
     renumber: Annotated[
-        bool, typer.Option("--renumber", help="Use the label_index of rows that stay, where it differs.")
+        bool, typer.Option("--renumber", help="Use the label_index of the dataset where that of LABELS differs.")
     ] = False,
     skip_empty: Annotated[
-        bool, typer.Option("--skip-empty", help="Leave pictures that come without a label as they were.")
+        bool, typer.Option("--skip-empty", help="Do not change pictures that have no labels in LABELS.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the changes.")] = False,
 ) -> Result:

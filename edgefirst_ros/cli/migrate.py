@@ -41,7 +41,7 @@ def migrate(
         str | None,
         typer.Option(
             metavar="AXES",
-            help="Axes in IN, if not forward, left, up: optical, of edgefirst-ros before tables stated box3d_axes.",
+            help="Axes of box3d in IN: optical, for tables of edgefirst-ros before 1.0.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,

@@ -82,7 +82,7 @@ class Command(TyperCommand):
                 known = settings_of(self.uses)
                 setting = name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
                 if setting:
-                    raise UsageError(f"no option {given}, but a setting has that name: --set {setting}=...") from None
+                    raise UsageError(f"no option {given}; use the setting: --set {setting}=...") from None
             raise
 
     def invoke(self, ctx: Any) -> Any:

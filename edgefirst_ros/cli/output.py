@@ -34,7 +34,7 @@ def say(text: str) -> None:
     except OSError as error:
         with open(os.devnull, "wb") as nowhere:  # for buffered text
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
+        raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; finished files stay") from error
 
 
 class Result(Protocol):

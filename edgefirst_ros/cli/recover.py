@@ -14,7 +14,7 @@ from edgefirst_ros.cli.output import Result, explained
 
 def recover(
     context: typer.Context,
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME, or any of its files.")],
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME, or one of its files.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only report the data that would stay and be lost.")
     ] = False,

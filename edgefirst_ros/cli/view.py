@@ -20,7 +20,9 @@ def view(
         list[Path],
         typer.Argument(metavar="PATH", readable=False, help="A dataset or a recording; several with --join."),
     ],
-    frame: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show only this sample.")] = None,
+    frame: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Show only the samples with this frame number.")
+    ] = None,
     save: Annotated[
         Path | None, typer.Option(metavar="X.rrd", readable=False, help="Write a viewer file; no window opens.")
     ] = None,

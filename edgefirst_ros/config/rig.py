@@ -21,10 +21,10 @@ class StreamSettings(Model):
     """How the messages of one companion sensor join the frames."""
 
     tolerance: Seconds | None = setting(
-        None, "Largest skew of a message against its frame, s; the common tolerance if unset"
+        None, "Largest time difference of a message to its frame, s; the common tolerance if unset"
     )
     offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0, allow_inf_nan=False)
-    reuse: bool = setting(True, "One message may serve several frames; if false, only the nearest frame gets it")
+    reuse: bool = setting(True, "Use a message for several frames; if false, only for the nearest one")
 
 
 class RigSensor(StreamSettings):

@@ -72,7 +72,7 @@ class Settings(Model):
     )
     reference_topic: Topics | None = setting(
         None,
-        "Topic whose messages are the samples; the camera if unset; of several each makes a sequence",
+        "Topic whose messages become samples; the camera if unset; repeat it for a sequence of each topic",
         option="T",
         repeated=True,
     )
@@ -85,55 +85,59 @@ class Settings(Model):
     pose_topic: str | None = setting(None, "Topic of the vehicle's pose; the only one of its types if unset")
     strict_topics: bool = setting(
         False,
-        "Refuse a recording with usable topics that are neither used nor in the rig's list `unused`",
+        "Reject a recording that has usable topics without a use, except those in `unused` of the rig",
         verbs=(CONVERT, FLEET),
         option="",
         exclude=True,  # the dataset is the same
     )
-    time_base: Literal["auto", "publish", "header", "log"] = setting("auto", "Which stamps count", option="")
+    time_base: Literal["auto", "publish", "header", "log"] = setting(
+        "auto", "Stamps that are used: header, publish_time or log_time of the messages", option=""
+    )
 
     start: Moment | None = setting(
         None,
-        "When the samples begin: s from the first frame, or UTC",
+        "Start of the samples: s from the first frame, or UTC",
         examples=["2.5", "2026-01-15T12:00:05Z"],
         verbs=(CONVERT, FLEET, SHOW),
         option="T",
     )
     end: Moment | None = setting(
         None,
-        "When they end: s from the first frame, or UTC",
+        "End of the samples: s from the first frame, or UTC",
         examples=["10", "2026-01-15T12:00:10.5Z"],
         verbs=(CONVERT, FLEET, SHOW),
         option="T",
     )
     rate: float | None = setting(
         None,
-        "Samples a second, the first of each 1/rate; all frames if unset",
+        "Samples a second, the first frame of each interval; all frames if unset",
         gt=0,
         le=1e6,
         allow_inf_nan=False,
         option="HZ",
         changes=True,
     )
-    keyframes: bool = setting(False, "Only keyframes become samples; rate replaces it", option="", changes=True)
+    keyframes: bool = setting(
+        False, "Only keyframes of the video become samples; rate overrides it", option="", changes=True
+    )
     prefer: Literal["model"] | None = setting(
-        None, "model: of each 1/rate the first frame that the model processed, before the first frame"
+        None, "model: with rate, take the first frame that the model processed, if an interval has one"
     )
     require: tuple[str, ...] = setting(
         (),
-        "Sensors a sample must have, or it is dropped; model: the model processed it",
+        "Drop samples without these sensors; model: without a result of the model",
         option="radar.cube,...",
         changes=True,
     )
 
     sensors: tuple[str, ...] = setting((), "Sensors to read; all if empty", option="camera,...")
-    tolerance: Seconds = setting(0.1, "Largest skew of a companion against its frame, s", option="S")
+    tolerance: Seconds = setting(0.1, "Largest time difference of a sensor's message to the frame, s", option="S")
     no_reuse: bool = setting(
-        False, "Only the frame nearest to a message gets it, instead of every frame it fits", option=""
+        False, "Use a sensor's message only for the nearest frame, not for all near ones", option=""
     )
-    streams: dict[str, StreamSettings] = setting(dict, "Settings of individual companion sensors")
+    streams: dict[str, StreamSettings] = setting(dict, "Settings of single sensors")
     lookahead: Annotated[float, Field(gt=0, le=10.0)] = setting(
-        1.0, "How late a message may come after others with the same stamp, s"
+        1.0, "Time to wait for late messages, beyond the usual delay of their topic, s"
     )
     max_gap: Seconds = setting(2.0, "Longest time between two fixes or two IMU messages to interpolate between them, s")
     heading_from_imu: bool = setting(
@@ -142,7 +146,7 @@ class Settings(Model):
 
     radar_points: Literal["targets", "clusters"] = setting("targets", "Source of radar.pcd")
     radar_fields: Literal["message", "documented"] = setting(
-        "message", "`documented` adds the field `noise` as NaN", verbs=WRITING, option=""
+        "message", "Fields of radar.pcd; documented: add the field noise (NaN)", verbs=WRITING, option=""
     )
     pcd: Literal["binary", "binary_compressed", "ascii"] = setting(
         "binary", "Data encoding of PCD files", verbs=WRITING
@@ -153,11 +157,11 @@ class Settings(Model):
     )
     camera_format: Literal["jpeg", "png"] = setting("jpeg", "File format of decoded pictures", verbs=WRITING)
     jpeg_quality: int = setting(
-        90, "Quality of JPEG pictures made here", ge=1, le=100, verbs=WRITING, option="Q", changes=True
+        90, "Quality of JPEG pictures that are encoded", ge=1, le=100, verbs=WRITING, option="Q", changes=True
     )
 
     max_width: int | None = setting(
-        None, "Width to which wider pictures are scaled down, pixels", ge=16, le=65535, option="W"
+        None, "Scale wider pictures down to this width, pixels", ge=16, le=65535, option="W"
     )
     picture_hook: str | None = setting(
         None,
@@ -168,7 +172,7 @@ class Settings(Model):
 
     min_score: float = setting(0.0, "Lowest score of a box that becomes an annotation", ge=0, le=1)
     label_map: Annotated[dict[str, str], BeforeValidator(names_of_text)] = setting(
-        dict, "Other names for labels, such as car=vehicle; an empty one drops them", examples=["car=vehicle,tree="]
+        dict, "New names of labels, such as car=vehicle; an empty name drops a label", examples=["car=vehicle,tree="]
     )
     masks: bool = setting(True, "Write the masks of the model")
     polygons: bool = setting(False, "Write the outlines of instance masks as polygons", verbs=WRITING)
@@ -199,13 +203,13 @@ class Settings(Model):
     )
     stable: bool = setting(
         False,
-        "A sequence's group by split depends only on its name, and stays when others are added",
+        "Assign groups by the names of sequences, so that they stay when you add others",
         verbs=(CONVERT, CAPTURE, GROUP),
         option="",
     )
     group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = setting(
         dict,
-        "Groups of sequences by name, such as test=night*; these take no part in split",
+        "Group of sequences by name, such as test=night*; split leaves these out",
         examples=["test=night*"],
         verbs=(*WRITING, GROUP),
         option="NAME=GLOB",
@@ -213,7 +217,7 @@ class Settings(Model):
     )
     jobs: int = setting(
         0,
-        "Threads that decode, and that encode; 0: one per processor",
+        "Number of threads that decode and encode; 0: one per processor",
         verbs=(CONVERT, CAPTURE),
         option="N",
         ge=0,
@@ -262,14 +266,14 @@ class Settings(Model):
                 "make the gap less than half of the block"
             )
         if self.stable and not self.split:
-            raise ValueError("stable needs split: it says how the sequences are shared out")
+            raise ValueError("stable needs split, the shares of the groups")
         if self.prefer is not None and self.rate is None:
             raise ValueError("prefer chooses a frame of each 1/rate: set rate too, or require: [model]")
         first, (begin, end) = self.start or 0.0, self.span_of(0)
         if type(first) is type(self.end) and (begin >= end or not end):
             raise ValueError(f"start is {first} and end {self.end}: no sample is between them")
         if self.keyframes_only and not self.takes_pictures:
-            raise ValueError("keyframes are pictures: put camera among the sensors")
+            raise ValueError("keyframes needs camera among the sensors")
         for key in (*self.require, *self.sensors, *(self.rig.sensors if self.rig is not None else ())):
             if key in streams.ROLES:
                 continue
@@ -426,7 +430,7 @@ class LiveSettings(Model):
     autostart: bool = setting(True, "Start recording when the node starts, instead of on command")
     pretrigger: Seconds = setting(0.0, "Time before the start command with which a dataset begins, s")
     pretrigger_bytes: int = setting(
-        1 << 29, "Memory that may take, bytes; where it is not enough a dataset begins later", ge=1 << 20
+        1 << 29, "Memory for the pre-trigger, bytes; with too little a dataset begins later", ge=1 << 20
     )
     max_bytes: int = setting(0, "Size at which a new dataset begins, bytes; 0: never", ge=0, changes=True)
     max_seconds: float = setting(

@@ -28,7 +28,7 @@ def read_yaml(path: Path, longest: int = LONGEST_CONFIGURATION) -> Any:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > longest:
-        raise UsageError(f"{path}: over {longest} bytes is not a configuration file")
+        raise UsageError(f"{path}: more than {longest} bytes are not a configuration file")
     return read_text(data, str(path))
 
 

@@ -65,7 +65,7 @@ def write_annotations(
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     if os.path.lexists(paths.arrow) and not is_plain_file(paths.arrow):
-        raise DatasetError(f"{paths.arrow}: is not a regular file; put the file itself there")
+        raise DatasetError(f"{paths.arrow}: is not a regular file; replace it by the file itself")
     with Replacement(paths.arrow) as replacement:
         before = _before(dataset)
         given = _read(before, frame)

@@ -150,7 +150,7 @@ def unite_models(known: Sequence[str] | None, own: Sequence[str] | None) -> list
     conflicts = list_conflicts(pairs)
     if conflicts:
         raise UsageError(
-            f"its model numbers labels otherwise than the recordings before, and label_index is never changed: "
+            f"its model numbers labels differently from the recordings before, and label_index never changes: "
             f"{'; '.join(conflicts)}; convert it to a dataset of its own, and join them with edgefirst-ros merge "
             "--renumber"
         )

@@ -158,7 +158,7 @@ def merge(
                         progress(f"merging {part.dataset.paths.name}", writer.samples, total)
                 lost += _left_over(part, kept, notes)
         if not writer.samples:
-            raise DatasetError("the datasets have no samples with rows of frames, so no dataset is written")
+            raise DatasetError("the datasets have no samples with a row in the frames table; no dataset is written")
         failing.pop_all()  # from here on all data exists, and can be completed later
         paths = writer.finish(metadata, labels, categories)
     groups = None if group_rule is None else GroupCounts.of([paths], group_rule, limits)
@@ -246,10 +246,10 @@ def _left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:
     unknown = rows.unique().join(pl.DataFrame(kept, part.keys.schema, orient="row"), on=["name", "frame"], how="anti")
     if without:
         notes.append(
-            f"{dataset.container.path}: left out, without a stamp in the table of frames: {counted(without, 'sample')}"
+            f"{dataset.container.path}: dropped, without a stamp in the frames table: {counted(without, 'sample')}"
         )
     if unknown.height > without:
         notes.append(
-            f"{dataset.container.path}: left out, rows without members: {counted(unknown.height - without, 'sample')}"
+            f"{dataset.container.path}: dropped, rows without members: {counted(unknown.height - without, 'sample')}"
         )
     return without + unknown.height

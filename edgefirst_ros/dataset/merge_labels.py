@@ -84,8 +84,8 @@ class MergeInput:
         frames, limits, file = self.dataset.paths.frames, self.dataset.limits, self.dataset.table_files[1]
         if file is None:
             raise DatasetError(
-                f"{frames}: not there; only datasets with a frames table can be merged, as it has the stamps of the "
-                "samples"
+                f"{frames}: missing; only datasets with a frames table can be merged, because it has the stamps of "
+                "the samples"
             )
         self.frames = read_frames(file)
         foreign = sorted(set(file.schema.names) - set(self.frames.columns))
@@ -102,7 +102,7 @@ class MergeInput:
             self.metadata = {**self.metadata, "box2d_format": found.layout}
         if self.dataset.lacks_axes:
             raise DatasetError(
-                f"{path}: does not state the axes of box3d, which earlier versions wrote in those of a sensor; turn "
+                f"{path}: does not state the axes of box3d, which earlier versions wrote in optical axes; convert "
                 "them with edgefirst-ros migrate --box3d-axes optical"
             )
         schema.check_writable(path, self.version, self.metadata, table.columns)
@@ -356,7 +356,7 @@ class AnnotationRows:
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DatasetError(f"{self.path}: a mask cannot be read as PNG: {text_of(error)}") from error
         if max((known[old] for old in np.flatnonzero(np.bincount(classes.ravel(), minlength=256))), default=0) > VOID:
-            raise DatasetError(f"{self.path}: a mask of classes can have {VOID} labels, and these are more")
+            raise DatasetError(f"{self.path}: a mask of classes can have at most {VOID} labels")
         return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])
 
 
@@ -398,7 +398,7 @@ def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, A
         try:
             counts.add(Counts.of(known["counts"] or {}))
         except KeyError as error:
-            raise DatasetError(f"{part.dataset.paths.frames}: has no metadata counts, which are added up") from error
+            raise DatasetError(f"{part.dataset.paths.frames}: the metadata have no counts") from error
         sequences |= _sequences(part, known, len(sources), {*sequences, *part.sequences.values()})
         own = known.get("sources")
         sources += own if isinstance(own, list) else []
@@ -412,7 +412,7 @@ def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, A
         given = [value for value in values if value] or values[:1]
         merged[key] = given[0]
         if any(value != given[0] for value in given):
-            notes.append(f"the datasets differ in {key}: what each of them says is in the metadata, under merged")
+            notes.append(f"the datasets differ in {key}; the metadata have each value under merged")
             merged[key] = values if key == "configuration" else given[0]
     merged |= {**common, SEQUENCES: sequences, **unite_topics(sequences)}
     merged["merged"] = [

@@ -169,7 +169,7 @@ def migrate(
 
 def _check_axes(annotations: Annotations, axes: str | None) -> None:
     if axes not in (None, "optical"):
-        raise UsageError(f"--box3d-axes {axes!r}: optical is the only one to turn; files are in forward, left, up")
+        raise UsageError(f"--box3d-axes {axes!r}: expected optical; other tables are in forward, left, up already")
     stated = annotations.metadata.get("box3d_axes")
     if axes is not None and stated is not None:
         raise UsageError(f"--box3d-axes {axes}: {annotations.path} states that its boxes are in {stated} already")
@@ -194,9 +194,7 @@ def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, nor
     if not schema.has_metadata(to):
         fixed = FIXED[form]
         if layout not in (None, fixed.layout) or normalised not in (None, fixed.normalised):
-            raise UsageError(
-                f"boxes of {to} in a {form} file are always {fixed.layout}, normalised; leave the option out"
-            )
+            raise UsageError(f"boxes of {to} in a {form} file are always {fixed.layout}, normalised; remove the option")
         return fixed
     if layout is None:
         said = "box2d_format" in annotations.metadata or form == JSON_SUFFIX

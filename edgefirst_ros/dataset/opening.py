@@ -48,7 +48,7 @@ def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) ->
         return _open_objects(Location.of(path), limits)
     paths = locate(path)
     if not os.path.lexists(paths.members):
-        raise DatasetError(f"{paths.members}: missing; only with it the tables are a dataset")
+        raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
     container = open_container(paths.members, limits)
     if isinstance(container, Archive):
         container.refuse_overlaps()
@@ -83,7 +83,9 @@ def _annotations(store: Store, paths: DatasetPaths, limits: Limits) -> TableFile
         if (found := _table(store, path, limits)) is not None:
             return found
     if store.stat(Location.of(forms[-1]).key) is not None:
-        raise DatasetError(f"{forms[-1]}: JSON is not read in place; fetch the dataset, or upload it as NAME.arrow")
+        raise DatasetError(
+            f"{forms[-1]}: JSON cannot be read from a bucket; download the dataset, or upload NAME.arrow"
+        )
     return None
 
 

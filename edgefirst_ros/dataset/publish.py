@@ -97,7 +97,9 @@ def _refuse_foreign_folder(paths: DatasetPaths) -> None:
     with reporting(paths.folder, "list"):
         foreign = set(os.listdir(paths.folder)) - own
     if foreign:
-        raise DatasetError(f"{paths.folder} holds more than a dataset ({min(foreign)!r}) and is not replaced")
+        raise DatasetError(
+            f"{paths.folder} has other files than those of a dataset ({min(foreign)!r}) and is not replaced"
+        )
 
 
 def refuse_irreplaceable(path: Path) -> None:
@@ -105,8 +107,8 @@ def refuse_irreplaceable(path: Path) -> None:
     parent, status, user = os.stat(path.parent), os.lstat(path), os.geteuid()
     if parent.st_mode & stat.S_ISVTX and user not in (0, parent.st_uid, status.st_uid):
         raise DatasetError(
-            f"{path}: belongs to another user (uid {status.st_uid}), and in {path.parent} each may replace only what "
-            "is his own; name another folder"
+            f"{path}: belongs to another user (uid {status.st_uid}), and in {path.parent} you may replace only "
+            "your own files; name another folder"
         )
     if os.path.isdir(path) and not os.path.islink(path):
         _refuse_irremovable(path, 2)

@@ -131,8 +131,10 @@ class Dataset(Samples):
                 there = {Key(name, frame) for name, frame in query.keys_of(rows, path).iter_rows()}
                 return [key for key in keys if key in there]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise UsageError(f"the expression cannot be asked of the rows: {describe_any(error)}") from error
-        raise UsageError(f"expected one Boolean for each row, the expression gives {len(asked)} of type {asked.dtype}")
+            raise UsageError(f"the expression cannot be evaluated: {describe_any(error)}") from error
+        raise UsageError(
+            f"expected one Boolean for each row, the expression returns {len(asked)} of type {asked.dtype}"
+        )
 
     @property
     def sequences(self) -> list[str]:
@@ -218,7 +220,7 @@ class Dataset(Samples):
         from edgefirst_ros.dataset.annotate import Written, write_annotations
 
         if is_remote(self.paths.container):
-            raise DatasetError(f"{self.paths.arrow}: is read in place; fetch the dataset to write to it")
+            raise DatasetError(f"{self.paths.arrow}: is in a bucket; download the dataset to change it")
         frames, stamps = self.frames, None
         if frames is not None and {"timestamp", "frame"} <= set(frames.columns):
             stamps = [sample.timestamp for sample in self]

@@ -229,13 +229,13 @@ def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     if not paths.members.exists():
-        raise DatasetError(f"{paths.members}: missing; only with it the tables are a dataset")
+        raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
     if not os.path.lexists(paths.arrow):
         other = annotation_path(paths.arrow)
         hint = f"; make it from {other.name} with edgefirst-ros migrate" if other is not None else ""
         raise DatasetError(f"{paths.arrow}: missing, and it holds the groups{hint}")
     if not is_plain_file(paths.arrow):
-        raise DatasetError(f"{paths.arrow}: is not a regular file; put the file itself there")
+        raise DatasetError(f"{paths.arrow}: is not a regular file; replace it by the file itself")
     with reporting(paths.arrow, "read"), paths.arrow.open("rb") as file:
         if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
             raise DatasetError(f"{paths.arrow}: expected an Arrow IPC file; make one with edgefirst-ros migrate")

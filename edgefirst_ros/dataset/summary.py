@@ -356,7 +356,7 @@ def _whole(
 
 
 def lacking(key: str, sensor: str, without: Sequence[str], number: int) -> Iterator[Check]:
-    """Yield the check that names those of `number` sequences that do not have a sensor altogether: it is green."""
+    """Yield the check that names those of `number` sequences that do not have a sensor at all: it is green."""
     if without:
         found = f"in {number - len(without)} of {number} sequences; not in {listed(without, NAMED)}"
         yield Check(key, Level.GREEN, found, sensor)

@@ -295,9 +295,9 @@ THRESHOLDS: dict[str, Threshold] = {one.key: one for one in (
     Threshold("samples", "The dataset has at least one sample.", None, 1.0, "datasets without samples"),
     Threshold("loss", "No topic loses a message.", 1e-12, 0.01, "share of a topic's messages", "topics"),
     Threshold("calibration", "No sequence has a calibration that is missing or a placeholder.", 1.0, None, "sequences"),
-    Threshold("alignment", "Less than 50 % of the boxes have no radar target, and less than 50 % of the lidar clouds a "
-              "point in the picture.", 0.5, 0.9, "share of boxes without a target, or of clouds without a point in the "
-              "picture", "pictures"),
+    Threshold("alignment", "Less than 50 % of the boxes have no radar target, and less than 50 % of the lidar clouds "
+              "have no point in the picture.", 0.5, 0.9, "share of boxes without a target, or of clouds without a "
+              "point in the picture", "pictures"),
     Threshold("clock", "No clock is set or stops, and no topic has stamps of another clock.", 1.0, None,
               "steps, and topics whose stamps were replaced", "time"),
     Threshold("delay", "The delay from a topic's stamp to the recorder differs by less than 0.1 s from the usual one.",
@@ -439,7 +439,7 @@ def gaps(timeline: Timeline) -> Iterator[Check]:
 def paces(timeline: Timeline) -> dict[str, Regularity]:
     """Return how regularly samples, sensors and the model came, by name.
 
-    A sequence that does not have one altogether has no gap of it: `coverage` shows that.
+    A sequence without a sensor has no gap of it: `coverage` shows that.
     """
     if not len(timeline):
         return {}

@@ -167,12 +167,12 @@ def export(
     parts = opened.parts
     if len(parts) > 1 and not system.joins:
         names = ", ".join(other.name for other in SYSTEMS.values() if other.joins)
-        raise UsageError(f"{to} takes one dataset, got {len(parts)}: merge them first; only {names} takes several")
+        raise UsageError(f"{to} accepts one dataset, got {len(parts)}: merge them first; only {names} accepts several")
     for part in parts:
         refuse_inside(place, part.paths.container)
         if is_remote(part.paths.container) and part.table_files[0] is None:
             raise DatasetError(
-                f"{part.paths.arrow}: not there, nor NAME.parquet, so the labels are unknown; upload it beside the ZIP"
+                f"{part.paths.arrow}: missing, like NAME.parquet, so the labels are unknown; upload it beside the ZIP"
             )
     with staged(place) as folder:
         system.export(opened if system.joins else parts[0], folder, report, progress or quiet, **chosen)

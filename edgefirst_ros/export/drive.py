@@ -358,8 +358,8 @@ def drives(dataset: Dataset) -> list[Drive]:
     """Return the sequences of a dataset. Raises DatasetError without stamps, or if they are not increasing."""
     if dataset.frames is None:
         raise DatasetError(
-            f"{dataset.paths.frames}: not there, so the stamps of the samples are unknown; convert the recording "
-            "with edgefirst-ros to have it"
+            f"{dataset.paths.frames}: missing, so the stamps of the samples are unknown; convert the recording "
+            "with edgefirst-ros"
         )
     by_name: dict[str, list[Key]] = {}
     for sample in dataset.samples():

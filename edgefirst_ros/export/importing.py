@@ -214,7 +214,7 @@ def check_member_name(name: str) -> str:
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\\" in name or _DRIVE.match(name):
-        raise ValueError(f"name {name[:80]!r} leads elsewhere, or nowhere")
+        raise ValueError(f"name {name[:80]!r} leads out of the folder, or is empty")
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
         raise ValueError(f"name {name[:80]!r} has control characters, or is not Unicode")
     longest = max(len(part.encode()) for part in parts)

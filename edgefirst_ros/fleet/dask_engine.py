@@ -103,7 +103,7 @@ class DaskEngine:
             if self._local and now > self._seen + NO_WORKER:
                 raise EdgeFirstError(
                     "all workers ended and cannot be started again: check memory, and space for temporary files. "
-                    "Finished datasets stay: the same command continues"
+                    "Finished datasets stay; run the same command again to continue"
                 )
         return self._counted[1]
 
@@ -185,7 +185,8 @@ def _told(function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[
 
 def _gone(error: Exception) -> EdgeFirstError:
     return EdgeFirstError(
-        f"the scheduler is gone ({type(error).__name__}); finished datasets stay: the same command continues"
+        f"the scheduler is gone ({type(error).__name__}); finished datasets stay; "
+        "run the same command again to continue"
     )
 
 
@@ -257,8 +258,8 @@ def _begun(cluster: Any, **options: Any) -> Any:
         except (RuntimeError, OSError) as error:
             said = error
     raise EdgeFirstError(
-        f"workers of this machine cannot be begun: {' '.join(str(said).split())} Is there memory for them? "
-        "--workers says how many"
+        f"workers cannot be started on this machine: {' '.join(str(said).split())} Check the memory, or use fewer "
+        "--workers"
     )
 
 

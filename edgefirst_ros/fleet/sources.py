@@ -58,7 +58,7 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[List
         for one in read_list(text) if listed and not is_recording(Path(text)) else [text]:
             for source in _sources(one, note):
                 if source.uri != source.uri.encode("utf-8", "replace").decode():
-                    note(f"{source.uri!a}: left out: its name is not UTF-8")
+                    note(f"{source.uri!a}: skipped: its name is not UTF-8")
                     continue
                 found[source.uri] = source
     return [found[uri] for uri in sorted(found)]
@@ -95,7 +95,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
         else:
             files.append(stored)
     if hidden:
-        note(f"{text}: left out (.*): {counted(hidden, 'hidden file')}")
+        note(f"{text}: skipped (.*): {counted(hidden, 'hidden file')}")
     if not files and not folders:
         there = f"; there are {', '.join(others)}" if others else "; it is empty"
         raise UsageError(f"{text}: no recording ({SUFFIXES}) here{there}")

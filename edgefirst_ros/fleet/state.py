@@ -73,9 +73,9 @@ def fleet_settings(settings: Settings) -> Settings:
     for a number of threads: every worker takes one.
     """
     if settings.jobs > 1:
-        raise UsageError("jobs: every worker of a fleet takes one thread; --workers says how many there are")
+        raise UsageError("jobs: a fleet uses one thread for each worker; set --workers instead")
     if settings.layout != "zip":
-        raise UsageError("layout: a fleet makes datasets that are one ZIP each, expected zip")
+        raise UsageError("layout: a fleet writes only ZIPs, expected zip")
     changed: dict[str, Any] = {"jobs": 1} | ({"stable": True} if settings.split else {})
     return settings.model_copy(update=changed)
 

@@ -204,8 +204,8 @@ class CaptureNode(LifecycleNode):
         found = nodes.count((self.get_name(), self.get_namespace())) > 1
         if found and not self._has_namesake:
             self.get_logger().warning(
-                f"another node is named {self.get_fully_qualified_name()}, or was until it was killed seconds ago: "
-                "calls of its services may reach that one; name each with -r __node:=NAME"
+                f"another node is named {self.get_fully_qualified_name()}, or was until seconds ago: calls of "
+                "services may reach it; give each node a name with -r __node:=NAME"
             )
         self._has_namesake = found
 

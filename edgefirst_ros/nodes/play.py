@@ -287,7 +287,7 @@ class Player:
             self._report()
             time.sleep(LOOK_EVERY)
         if len(found) < wanted and not self._stopped():
-            self._bus.output.warning(f"{len(found)} of {wanted} topics have a subscriber; playing all the same")
+            self._bus.output.warning(f"{len(found)} of {wanted} topics have a subscriber; playing anyway")
 
     def _play_once(self) -> None:
         begin, duration = nanoseconds(self.settings.start), self.settings.duration

@@ -332,13 +332,15 @@ class _Run:
         self._alone = len(self._plan) == 1
         self._facts = DatasetFacts(self._settings)
         if len(self._references) > 1:
-            self._notes.append(f"topics count once for each of the {len(self._references)} cameras of a recording")
+            self._notes.append(
+                f"topics are counted once for each of the {len(self._references)} cameras of a recording"
+            )
 
     def recording(self, planned: Planned) -> None:
         """Convert one recording, walked once for all its cameras; with several, one that cannot be used is a loss."""
         given = planned.recording
         if self._refused is not None:
-            self._notes.append(f"{given.label}: not converted, the disk takes no more")
+            self._notes.append(f"{given.label}: not converted, the disk refuses more data")
             return
         try:
             report = partial(self._progress, f"reading {given.label}")
@@ -394,7 +396,7 @@ class _Run:
         self._notes += [f"{label}: {found.unknown_labels}"] if found.unknown_labels else []
         self._notes += [f"{label}: {found.cut.note}"] if found.cut is not None and found.cut.note else []
         if found.segments > 1:
-            self._notes.append(f"{label}: the clock was stepped or stood still: {found.segments} segments")
+            self._notes.append(f"{label}: the clock was set or stopped: {found.segments} segments")
 
     def _open(self, found: FirstPass) -> DatasetWriter:
         if self._writer is None:
@@ -485,8 +487,7 @@ class _Run:
             raise refused
         committed = counted(writer.committed, "sample")
         self._notes.append(
-            f"unfinished, {committed} committed: {refused}; once that is mended, run the same command again: "
-            "it continues from there"
+            f"unfinished, {committed} committed: {refused}; then run the same command again: it continues from there"
         )
 
     def _nothing(self) -> str:

@@ -114,7 +114,7 @@ def projector(
     if word == IDENTITY and not assume_forward:
         raise NotProjectableError(
             f"{sensor}: the transforms from {frame!r} to {info['frame_id']!r} do not rotate: a placeholder; "
-            "--assume-forward takes the camera to look along the sensor's x"
+            "--assume-forward assumes a camera that looks along the sensor's x"
         )
     try:
         k = np.array(info["k"], float).reshape(3, 3)

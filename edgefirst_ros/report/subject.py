@@ -205,7 +205,7 @@ def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAU
 def check_container(paths: DatasetPaths) -> None:
     """Raise DatasetError where a dataset has no container, or a ZIP that ends early; its members are not processed."""
     if not os.path.lexists(paths.members):
-        raise DatasetError(f"{paths.members}: missing; only with it the tables are a dataset")
+        raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
     if paths.layout == "zip":
         with os.fdopen(open_file(paths.members), "rb") as file:
             if not zipfile.is_zipfile(file):

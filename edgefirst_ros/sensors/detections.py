@@ -63,7 +63,7 @@ class Context:
 def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) -> list[str] | None:
     """Return the model's labels by index, as a label map names them: a label that is renamed keeps its index.
 
-    Of several that get one name, or the name of another label, one index has it; the others keep their old names.
+    If several get one name, or the name of another label, one index has it; the others keep their old names.
     """
     if labels is None:
         return None

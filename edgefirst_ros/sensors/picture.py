@@ -436,7 +436,7 @@ def degradation(luma: NDArray[np.uint8]) -> str:
 def blur(luma: NDArray[np.uint8]) -> float:
     """0 (sharp) to 1: how little is lost of the differences of neighbours when the picture is blurred once more.
 
-    Of the two directions the worse one, so that motion blur counts. Source: F. Crete et al., "The Blur Effect", 2007.
+    The worse of the two directions counts, so that motion blur does. Source: F. Crete et al., "The Blur Effect", 2007.
     """
     return max(_blur_along_lines(luma[::EVERY]), _blur_along_lines(luma[:, ::EVERY].T))
 

@@ -127,7 +127,7 @@ def _cloud(message: Any, note: Note) -> bytes:
     lies = (turn.x, turn.y, turn.z), (moved.x, moved.y, moved.z)
     if message.HasField("pose") and lies != ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)):
         data = _turned(message, step)
-        note(f"points of the frame {message.frame_id} are turned by the pose that their messages have")
+        note(f"points of the frame {message.frame_id} are moved by the pose in their messages")
     width = len(data) // step if step else 0
     cloud = sensor_msgs.PointCloud2(_header(message), 1, width, fields, False, step, step * width, data, True)
     return bytes(cloud.to_bytes())

@@ -163,7 +163,7 @@ class Recording(Protocol):
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
     ) -> Iterator[Message]:
-        """Yield messages in recorded order. Of a large one only a part is held in memory.
+        """Yield messages in recorded order. Only a part of a large source is held in memory.
 
         `topics`: names, or a mapping {topic: type} that takes messages of these types only; None: every topic.
         `start` and `end`: log times in ns, from `start` to before `end`; None: no limit.

@@ -30,7 +30,7 @@ RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed
 def namespace_of(topic: str, schema: str) -> str:
     """Return what distinguishes the topics of one camera from those of another: `front` of `/front/camera/h264`.
 
-    Of a topic without a known name it is the path before its last segment, and before one like `image_raw`.
+    For a topic without a known name it is the path before its last segment, and before one like `image_raw`.
     """
     path = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
     name = known_name(topic, schema)
@@ -201,7 +201,7 @@ class _Finder:
             if self.live and is_glob(name):
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
             elif not self.live:
-                self.notes.append(f"{where}: the rig assigns it {name}, which the recording has not")
+                self.notes.append(f"{where}: the rig assigns it {name}, which is not in the recording")
                 self.missing += [key] if part == "topic" else []
             return None
         if self.topics[topic] not in types:
@@ -373,7 +373,7 @@ class _Finder:
         """Return the topic of masks without a header, which only older results need; plain before packed."""
         topic = self.of_camera("model/mask", beside) or self.of_camera("model/mask_compressed", beside)
         if topic is not None and model is None:
-            self.notes.append(f"{topic}: masks are not used, they have no header, and no boxes assign them to a frame")
+            self.notes.append(f"{topic}: masks are not used: they have no header, and without boxes they fit no frame")
         return topic if model is not None and self.topics[model] == DETECT else None
 
     def camera(self) -> str:
@@ -422,7 +422,7 @@ def choose_topics(
         return key in in_rig and in_rig[key].topic is not None
 
     if isinstance(settings.reference_topic, tuple):
-        raise UsageError(f"one camera at a time: {', '.join(settings.reference_topic)}; capture each for itself")
+        raise UsageError(f"one camera at a time: {', '.join(settings.reference_topic)}; start a capture for each")
     if in_rig_topic(CAMERA) and settings.reference_topic is None:
         named = finder.named(CAMERA, CAMERA_TYPES, settings)
         if named is None:

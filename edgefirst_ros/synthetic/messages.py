@@ -153,7 +153,7 @@ def detect(scene: Scene, stamp: int, header: int) -> bytes:
 def boxes3d(scene: Scene, stamp: int, header: int) -> bytes:
     """Boxes in space as fusion sends them: in the lidar's optical axes, numbers for labels and tracks, score 1.
 
-    Of the extents only width and height are in it; its times are stamps.
+    It has only width and height of the extents; its times are stamps.
     """
     boxes = []
     for number, thing in enumerate(scene.things(stamp)):

@@ -87,8 +87,8 @@ class Street:
 
         Args:
             seconds: After the start.
-            place: Of the sensor in base_link, m.
-            left: Of each ray, m to the left a m ahead, in base_link.
+            place: Place of the sensor in base_link, m.
+            left: Slope of each ray: m to the left for each m ahead, in base_link.
 
         Returns:
             m ahead, infinite without a house; (rays, 6) the houses as `house` has them.

@@ -68,7 +68,7 @@ def test_settings_of_recordings_are_refused(call, node, bus):
 def test_options_of_the_bus_are_refused_without_it(call, node, option):
     error = call("capture", *option).exception
     assert isinstance(error, UsageError)
-    assert str(error).startswith(f"{option[0]} goes with --zenoh")
+    assert str(error).startswith(f"{option[0]} needs --zenoh")
     assert node == []
 
 

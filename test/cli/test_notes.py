@@ -68,7 +68,7 @@ def test_a_merge_that_leaves_samples_out_ends_with_loss(call, dataset, tmp_path)
     assert done.exit_code == 3
     assert done.stdout.startswith("5 samples in all/all.zip\n")
     assert f"{other}: {made.SEQUENCE} is now {made.SEQUENCE}-2\n" in done.stdout
-    assert f"note: {other}: left out, without a stamp in the table of frames: 1 sample\n" in done.stdout
+    assert f"note: {other}: dropped, without a stamp in the frames table: 1 sample\n" in done.stdout
     assert done.stdout.endswith("finished with loss: see the notes above\n")
     assert len(Dataset(tmp_path / "all" / "all.zip")) == 5
 

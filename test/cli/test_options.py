@@ -56,7 +56,7 @@ def test_a_verb_has_the_options_of_the_settings_that_it_uses(run, verb, uses, so
 
 def test_help_of_an_option_is_that_of_its_setting(run):
     shown = " ".join(run("convert", "--help").stdout.split())
-    assert "Largest skew of a companion against its frame, s (default: 0.1)." in shown
+    assert "Largest time difference of a sensor's message to the frame, s (default: 0.1)." in shown
     assert "--layout zip|directory" in shown
     assert "--schema 2025.10|2026.04|2026.10" in shown
 
@@ -102,7 +102,7 @@ def test_set_goes_before_the_file_and_the_last_one_counts(run, recording, tmp_pa
         (["--set", "rate=5", "--rate", "5"], "--rate and --set rate cannot be combined"),
         (["--set", "schema_version=2026.10", "--schema", "2026.04"], "--schema and --set schema_version cannot"),
         (["--set", "rate=fast"], "--rate: expected a number above 0, at most 1000000, got 'fast'"),
-        (["--masks"], "no option --masks, but a setting has that name: --set masks=..."),
+        (["--masks"], "no option --masks; use the setting: --set masks=..."),
         (["--max-gap=3"], "--set max_gap=..."),
         (["--schema-version", "2026.10"], "--set schema_version=..."),
         (["--limits", "7"], "--set limits.chunk_bytes=..."),

@@ -92,5 +92,5 @@ def test_places_beyond_those_listed_are_counted(unfinished, capsys):
 def test_of_a_finished_folder_it_is_said_that_nothing_was_compared(call, tmp_path):
     paths = finish(tmp_path / "out", SAMPLES, layout="directory")
     done = call("recover", paths.container, "--verify")
-    note = "note: folders are not compared: edgefirst-ros validate checks them\n"
+    note = "note: folders are not checked; run edgefirst-ros validate\n"
     assert (done.exit_code, done.stdout) == (0, f"out/drive is complete\n{note}")

@@ -199,7 +199,7 @@ def test_samples_without_a_stamp_in_the_frames_are_left_out_and_counted(tmp_path
         *((made.SEQUENCE, frame) for frame in (3, 4, 7)),
         (second, 7),
     ]
-    assert f"{places[1]}: left out, without a stamp in the table of frames: 2 samples" in merged.notes
+    assert f"{places[1]}: dropped, without a stamp in the frames table: 2 samples" in merged.notes
     assert merged.exit_code == 3
 
 
@@ -294,7 +294,7 @@ def test_frames_without_counts_are_refused(tmp_path):
         if number:
             del parts.frames_metadata["counts"]
 
-    with pytest.raises(DatasetError, match=r"b/data\.frames\.arrow: has no metadata counts, which are added up"):
+    with pytest.raises(DatasetError, match=r"b/data\.frames\.arrow: the metadata have no counts"):
         merge(pair(tmp_path, spoil), tmp_path / "out", rename=True)
 
 

@@ -190,7 +190,7 @@ def test_samples_without_a_stamp_cannot_be_cut_by_time(desk):
 def test_tables_without_members_are_no_dataset(desk):
     (desk / "monday.zip").unlink()
     before = files(desk)
-    with pytest.raises(DatasetError, match=r"monday\.zip: missing; only with it the tables are a dataset"):
+    with pytest.raises(DatasetError, match=r"monday\.zip: missing; without it the tables are not a dataset"):
         split([desk / "monday"], BLOCKS)
     assert files(desk) == before
 

@@ -185,7 +185,9 @@ def test_a_cluster_whose_worker_dies_as_it_begins_is_begun_again():
 
     assert dask_engine_module._begun(cluster, size=3) == 3
     said += [RuntimeError("Nanny failed to start.")] * dask_engine_module.STARTS
-    with pytest.raises(EdgeFirstError, match=r"cannot be begun: Nanny failed to start\. Is there memory"):
+    with pytest.raises(
+        EdgeFirstError, match=r"cannot be started on this machine: Nanny failed to start\. Check the memory"
+    ):
         dask_engine_module._begun(cluster, size=3)
 
 

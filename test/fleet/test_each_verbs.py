@@ -100,7 +100,7 @@ def test_several_datasets_in_one_set_are_refused_if_a_sequence_is_in_two(sets, t
     both = [first, tmp_path / "copy" / first.name]
     with pytest.raises(DatasetError, match=r"several datasets have a sequence '.*'; export only one of them"):
         export(both, "nuscenes", tmp_path / "out")
-    with pytest.raises(UsageError, match=r"roverd takes one dataset, got 2.*only nuscenes takes several"):
+    with pytest.raises(UsageError, match=r"roverd accepts one dataset, got 2.*only nuscenes accepts several"):
         export(both, "roverd", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

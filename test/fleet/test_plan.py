@@ -38,7 +38,7 @@ def found(*given):
 def test_folders_globs_files_and_lists_give_each_recording_once(tmp_path):
     touch(tmp_path, "a/x.mcap", "a/deep/er/y.mcap", "b/z.mcap", "b/z1.mcap", "a/notes.txt", "a/._x.mcap")
     every = [str(tmp_path / name) for name in ("a/deep/er/y.mcap", "a/x.mcap", "b/z.mcap", "b/z1.mcap")]
-    assert found(tmp_path) == (every, [f"{tmp_path}: left out (.*): 1 hidden file"])
+    assert found(tmp_path) == (every, [f"{tmp_path}: skipped (.*): 1 hidden file"])
     assert found(tmp_path / "a/x.mcap", f"file://{tmp_path}/a/x.mcap")[0] == every[1:2]
     assert found(f"{tmp_path}/*/z?.mcap")[0] == every[3:]
     assert found(f"{tmp_path}/**/[xy].mcap")[0] == every[:2]
@@ -52,7 +52,7 @@ def test_a_rosbag2_folder_is_one_recording(tmp_path):
     touch(tmp_path, "day/run.1/deeper/metadata.yaml", "day/.old/metadata.yaml", "day/.old/run_0.mcap", "other/x.mcap")
     day = tmp_path / "day"
     folder, one, parts = str(day / "run.1"), str(day / "one.mcap"), [f"{day}/run.1/run_{n}.mcap" for n in (0, 1)]
-    assert found(day) == ([one, folder], [f"{day}: left out (.*): 1 hidden file"])
+    assert found(day) == ([one, folder], [f"{day}: skipped (.*): 1 hidden file"])
     for text in (folder, f"{folder}/metadata.yaml", f"{day}/run?1", f"{tmp_path}/*/*1/metadata.yaml"):
         assert found(text)[0] == [folder]
     assert found(f"{day}/**")[0] == [one, folder]

@@ -90,7 +90,7 @@ def test_where_nobody_listens_it_is_played_all_the_same_and_said(ear, drive, cap
     path, sent = drive
     assert play(PlayerSettings(recording=str(path), rate=100.0, wait_timeout=0.1), ear.address) == 0
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "edgefirst-ros play: warning: 0 of 1 topics have a subscriber; playing all the same"
+    assert told[0] == "edgefirst-ros play: warning: 0 of 1 topics have a subscriber; playing anyway"
     assert f"{len(sent)} messages" in told[1]
 
 

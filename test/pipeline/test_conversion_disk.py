@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_a_conversion_that_is_continued(recordings, takes, tm
 def test_recordings_that_the_disk_does_not_take_are_named(recordings, takes, tmp_path):
     takes(14)
     outcome = convert(recordings, tmp_path, name="drive")
-    assert f"{recordings[2].name}: not converted, the disk takes no more" in outcome.notes
+    assert f"{recordings[2].name}: not converted, the disk refuses more data" in outcome.notes
 
 
 def test_without_a_sample_the_disk_is_the_error(recordings, takes, tmp_path):

@@ -157,7 +157,7 @@ def test_an_unfinished_dataset_of_other_sequences_is_refused_and_stays(drives, t
 def test_a_recording_of_two_cameras_takes_its_time_once(drives, unclear, tmp_path):
     outcome = convert(unclear, tmp_path / "out", reference_topic=["/left/eye", "/right/eye"])
     assert outcome.duration == pytest.approx(0.9, abs=0.01)
-    assert "topics count once for each of the 2 cameras of a recording" in outcome.notes
+    assert "topics are counted once for each of the 2 cameras of a recording" in outcome.notes
     assert validate(outcome.paths.container).ok
 
 

@@ -65,7 +65,7 @@ def test_tables_without_members_are_no_dataset(tmp_path):
     done = report([paths.arrow, paths.frames], tmp_path / "all.html", table_only=True)
     assert done.exit_code == 3
     assert [one["error"] for one in done.facts] == [
-        f"{paths.members}: missing; only with it the tables are a dataset"
+        f"{paths.members}: missing; without it the tables are not a dataset"
     ] * 2
 
 

@@ -148,7 +148,7 @@ def test_a_dataset_with_nothing_that_is_wanted_is_refused_and_leaves_no_file(tmp
     del parts.frames_metadata["static_transforms"]
     path = made.write(tmp_path, parts)
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(DatasetError, match=re.escape(f"{path}: nothing of radar.cube in it")):
+    with pytest.raises(DatasetError, match=re.escape(f"{path}: it has none of radar.cube")):
         view(path, only=["radar.cube"], save=tmp_path / "x.rrd")
     assert sorted(os.listdir(tmp_path)) == before
 

@@ -64,7 +64,7 @@ def test_a_browser_is_told_where_this_machine_serves_it(stand_in, tmp_path):
     ("lines", "said"),
     [
         (["echo first >&2", "echo no screen >&2", "exit 3"], "the viewer ended with 3: no screen; "),
-        (["exit 4"], "the viewer ended with 4: it says nothing; "),
+        (["exit 4"], "the viewer ended with 4: no message; "),
     ],
 )
 def test_the_last_words_of_a_viewer_that_fails_are_told(stand_in, tmp_path, lines, said):

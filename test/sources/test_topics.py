@@ -412,7 +412,7 @@ def test_live_masks_that_come_after_their_boxes():
 
 def test_only_one_camera_is_captured_at_a_time():
     both = ("/front/camera/h264", "/rear/camera/h264")
-    with pytest.raises(UsageError, match=rf"one camera at a time: {', '.join(both)}; capture each for itself"):
+    with pytest.raises(UsageError, match=rf"one camera at a time: {', '.join(both)}; start a capture for each"):
         chosen(dict.fromkeys(both, VIDEO), reference_topic=both)
 
 

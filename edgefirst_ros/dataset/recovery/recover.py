@@ -436,7 +436,7 @@ def recover(
     elif not is_cut(paths, limits):
         report = Recovery(paths, dry_run, complete=True)
         if paths.layout == "directory":
-            report.notes.append("folders are not compared: edgefirst-ros validate checks them")
+            report.notes.append("folders are not checked; run edgefirst-ros validate")
         for entry, error in Archive(paths.container, limits).damaged() if verify and paths.layout == "zip" else ():
             report.note(Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error))
             report.complete = False
@@ -569,8 +569,8 @@ class _Recoverer:
         if isinstance(merged, list) and merged:
             names = ", ".join(str(part.get("dataset")) for part in merged if isinstance(part, dict))
             self._report.notes.append(
-                f"it was being merged from {names} and has only what was copied by then; "
-                "merge them again with --overwrite to have all"
+                f"the merge of {names} was interrupted, and it has only the samples copied before; "
+                "run merge again with --overwrite to have all"
             )
 
     def _nothing(self) -> None:

@@ -103,7 +103,7 @@ class DirectoryWriter:
     def flush(self, sync: bool) -> int:
         with reporting(self.path, "write"):
             if self._doubtful and sync:  # the system reports it once, and forgets the unwritten data
-                raise OSError(errno.EIO, "the disk did not keep all that was written before")
+                raise OSError(errno.EIO, "the disk lost data that was written before")
             if sync:
                 self._doubtful = True
                 sync_disk(self._root)

@@ -83,7 +83,7 @@ def claim(path: Path, *, folder: bool = False) -> int:
             created = False
         try:
             if not folder and not created and not stat.S_ISREG(os.lstat(path).st_mode):
-                raise DatasetError(f"{path}: in the way, and not a regular file; remove it")
+                raise DatasetError(f"{path}: is not a regular file; remove it")
             fd = fd if fd >= 0 else os.open(path, OPEN_FOLDER if folder else _LEFT_FILE)
         except FileNotFoundError:
             continue  # removed by another writer just now
@@ -126,8 +126,8 @@ def refuse_planted(path: Path, status: os.stat_result) -> None:
         )
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
         raise DatasetError(
-            f"{path}: has {status.st_nlink} names (hard links), and what is written into it would change under all of "
-            "them; put a copy in its place"
+            f"{path}: has {status.st_nlink} names (hard links), and writing would change all of them; "
+            "replace it by a copy"
         )
 
 
@@ -235,7 +235,7 @@ def open_file(path: Path, *, name: str | None = None, within: int | None = None,
 def check_kind(path: Path, mode: int, *, folder: bool = False) -> None:
     """Raise DatasetError unless `mode`, of a file not followed, is that of a regular file (`folder`: of a folder)."""
     if stat.S_ISLNK(mode):
-        raise DatasetError(f"{path}: is a link, which is not followed in a dataset; put its target in its place")
+        raise DatasetError(f"{path}: is a link, which is not followed in a dataset; replace it by its target")
     if not folder and not stat.S_ISREG(mode):
         what = next((f" but {said}" for kind, said in _KINDS if kind(mode)), "")
         raise DatasetError(f"{path}: is not a regular file{what}; remove it")

@@ -106,7 +106,7 @@ class Headroom:
         coming = round(max(0.0, (written - before) / (now - since)) * _AHEAD) if now > since else 0
         if free - coming < keep:
             raise NoRoomError(
-                f"{self._out}: {free} bytes are free, {keep} must stay free and {coming} are on their way: "
+                f"{self._out}: {free} bytes are free, {keep} must stay free, and {coming} are still to be written: "
                 "free some space, or lower min_free_bytes"
             )
 

@@ -272,7 +272,7 @@ class Container(Protocol):
     def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
         """Note the samples that this thread reads next, None at the end; those of a bucket are fetched together.
 
-        `among`: containers that the thread reads in turns, each of which fetches so much less at once.
+        `among`: containers that the thread reads alternately; each fetches that much less at once.
         """
 
 
@@ -492,7 +492,7 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
 def count_members(root: Path, wanted: Callable[[str], bool]) -> tuple[int, int]:
     """Return how many members under `DatasetPaths.members` are needed, by their names, and their bytes unpacked.
 
-    Of a ZIP as this package writes them one record of the directory is held at a time, of others and of folders all.
+    For a ZIP of this package one record of the directory is held at a time; for others and folders all of them.
     Raises DatasetError.
     """
     if not root.is_dir():

@@ -210,7 +210,7 @@ class Subject:
     def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:
         self.paths, self._limits = paths, limits
         if not os.path.lexists(paths.members):
-            raise DatasetError(f"{paths.members}: missing; only with it the tables are a dataset")
+            raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
         self.container: Container = open_container(paths.members, limits)
         self.table_faults: list[tuple[str, str]] = []
         found = annotation_path(paths.arrow)

@@ -29,7 +29,7 @@ WHY = {
 
 @rule("FRM001", "error", "all columns exist, with their types")
 def columns(subject: Subject) -> Found:
-    """Of companions those that the table has, each with stamp and skew; earlier versions have no model and pose."""
+    """Check the companions that the table has, each with stamp and skew; earlier versions have no model and pose."""
     if subject.frames is None:
         return
     found = {field.name: field.type for field in subject.frames.schema}

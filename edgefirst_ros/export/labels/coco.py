@@ -311,7 +311,7 @@ def _files(path: Path) -> list[Path]:
         several = sorted(folder.glob("instances_*.json")) if folder.is_dir() else []
         if several:
             return several
-    raise DatasetError(f"{path}: holds neither {FILE} nor instances_*.json, nor does a folder annotations in it")
+    raise DatasetError(f"{path}: has neither {FILE} nor instances_*.json, and no folder annotations with them")
 
 
 class _LabelFile:

@@ -257,7 +257,7 @@ def _numbered(
     conflicts = list_conflicts([*pairs, *incoming])
     if conflicts and not renumber:
         raise UsageError(
-            f"{found.source}: numbers labels otherwise than rows that stay: {'; '.join(conflicts)}; --renumber uses "
+            f"{found.source}: numbers labels differently from rows that stay: {'; '.join(conflicts)}; --renumber uses "
             "the numbers of the dataset"
         )
     numbers: dict[str, int] = {}

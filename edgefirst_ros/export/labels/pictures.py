@@ -152,7 +152,7 @@ class LabelRows:
         if not self._normalised:
             sizes = self.table["size"].filter(column.is_not_null())
             if sizes.null_count():
-                raise DatasetError("box2d is in pixels, and the size of the picture is not known in each row")
+                raise DatasetError("box2d is in pixels, and some rows have no picture size")
             own = own / np.tile(sizes.to_numpy().astype(np.float64).reshape(-1, 2), 2)
         found[there] = own
         return found
@@ -216,7 +216,7 @@ def check_mode(dataset: Dataset, mode: str) -> None:
     if mode not in MODES:
         raise UsageError(f"unknown mode of pictures {mode!r}; known: {', '.join(MODES)}")
     if mode == "link" and dataset.paths.layout == "zip":
-        raise UsageError(f"{dataset.container.path} is a ZIP, its pictures cannot be linked; copy them, or choose none")
+        raise UsageError(f"{dataset.container.path} is a ZIP, its pictures cannot be linked; use copy or none")
 
 
 def put_pictures(

@@ -89,7 +89,7 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     """
     traces = sorted(_find_traces(source, report))
     if not traces:
-        raise DatasetError(f"{source}: holds no trace of roverd, that is a folder of sensors with a {META} each")
+        raise DatasetError(f"{source}: contains no roverd trace, a folder of sensors with a {META} each")
     name = safe_name(source.resolve().name)
     budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces), limits)
     names = name_sequences(trace.resolve().name for trace in traces)

@@ -138,7 +138,7 @@ def _logged(
     number = logger.run(samples, progress, len(samples))
     logger.finish()
     if not logger.entities:
-        raise DatasetError(f"{subject.path}: nothing of {', '.join(only or SENSORS)} in it")
+        raise DatasetError(f"{subject.path}: it has none of {', '.join(only or SENSORS)}")
     recording.send_blueprint(blueprint(logger.entities))
     recording.flush()
     recording.disconnect()

@@ -60,13 +60,13 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
         if web:
             source = f"rerun%2Bhttp://{HERE}:{ports[0]}/proxy"
             say(f"http://{HERE}:{ports[1]}/?url={source}")
-            say("its page asks other hosts for fonts and analytics; Ctrl-C ends it")
+            say("its page requests fonts and analytics from other hosts; Ctrl-C ends it")
         told = ends.wait(child)
         if child.returncode:
             words = told.decode(errors="replace").strip().splitlines()
             raise EdgeFirstError(
-                f"the viewer ended with {child.returncode}: {words[-1] if words else 'it says nothing'}; "
-                "--save X.rrd needs no screen, --web only a browser"
+                f"the viewer ended with {child.returncode}: {words[-1] if words else 'no message'}; "
+                "without a screen use --save X.rrd or --web"
             )
     except _EndedError:
         say("ended")

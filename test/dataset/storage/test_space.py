@@ -119,12 +119,14 @@ def test_the_pace_of_growth_counts(tmp_path):
     slow.check(0, keep, now=100.0)
     slow.check(giga // 10, keep, now=101.0)
     slow.check(2 * giga // 10, keep, now=102.0)
-    with pytest.raises(StorageError, match=f"{keep} must stay free and 3000000000 are on their way: free some space"):
+    with pytest.raises(
+        StorageError, match=f"{keep} must stay free, and 3000000000 are still to be written: free some space"
+    ):
         slow.check(2 * giga // 10 + giga, keep, now=103.0)
     slow.check(2 * giga // 10 + giga, keep, now=104.0)
     fast = Headroom(tmp_path, now=0.0)
     fast.check(giga, keep, now=10.0)
-    with pytest.raises(StorageError, match="and 0 are on their way"):
+    with pytest.raises(StorageError, match="and 0 are still to be written"):
         Headroom(tmp_path, now=0.0).check(0, free + giga, now=1.0)
 
 

@@ -102,6 +102,8 @@ def test_a_sequence_whose_name_leads_elsewhere_names_no_picture(tmp_path):
     for row in (*parts.annotations, *parts.frames):
         row["name"] = "C:x"
     dataset = Dataset(made.write(tmp_path, parts))
-    with pytest.raises(DatasetError, match=r"data\.zip: name 'C:x_003\.jpeg' leads elsewhere.*cannot be called so"):
+    with pytest.raises(
+        DatasetError, match=r"data\.zip: name 'C:x_003\.jpeg' leads out of the folder.*cannot be called so"
+    ):
         export(dataset, "coco", tmp_path / "coco")
     assert not (tmp_path / "coco").exists()
