@@ -37,7 +37,7 @@ def describe_any(error: BaseException) -> str:
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
     if isinstance(error, OSError):  # the fault of a disk or a folder, not of the program
         return f"the system refuses: {text}"
-    return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb says where"
+    return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb shows where"
 
 
 def text_of(error: BaseException) -> str:

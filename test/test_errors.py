@@ -34,7 +34,7 @@ def refused(number):
         (
             ImportError("no\nsuch name"),
             False,
-            "unexpected ImportError: no such name; --traceback before the verb says where",
+            "unexpected ImportError: no such name; --traceback before the verb shows where",
         ),
     ],
 )

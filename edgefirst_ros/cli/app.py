@@ -125,6 +125,6 @@ def options(
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", hidden=True)] = False,
 ) -> None:
-    """Turn drives recorded with the Maivin into EdgeFirst datasets."""
+    """Turn drives recorded with Maivin and Raivin cameras into EdgeFirst datasets."""
     if traceback:
         os.environ[TRACEBACK] = "1"

@@ -184,8 +184,8 @@ def check_known(what: str, names: Collection[str], known: Collection[str]) -> No
 class Samples(Sequence["Sample"]):
     """Some samples of a dataset in some order, each read on access.
 
-    A map-style dataset of PyTorch as it is: it has a length, returns samples by place, and can be pickled, to processes
-    that are forked or spawned alike. Threads may share it.
+    PyTorch accepts it as a map-style dataset: it has a length, returns samples by index, and can be pickled for other
+    processes. Threads may share it.
     """
 
     def __init__(self, dataset: Dataset, keys: Sequence[Any]) -> None:
@@ -194,7 +194,7 @@ class Samples(Sequence["Sample"]):
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset that they are of."""
+        """The dataset that they belong to."""
         return self._dataset
 
     def __repr__(self) -> str:

@@ -84,7 +84,7 @@ class Dataset(Samples):
 
     @property
     def parts(self) -> Sequence[Dataset]:
-        """The datasets that it consists of: of one only itself."""
+        """The datasets that it consists of; only itself for a single dataset."""
         return (self,)
 
     def __add__(self, other: Samples) -> Samples:
@@ -170,9 +170,9 @@ class Dataset(Samples):
     def annotations(self) -> pl.DataFrame:
         """All rows of NAME.arrow (else NAME.parquet, NAME.json), with every column of their version of the schema.
 
-        Columns without a value are null; `annotation_columns` are those of the file. Values are as stored, but for
-        rings that are odd, under three points or not finite: they are dropped, with a warning. JSON is as the Arrow
-        file of its version would be. No rows without such a file.
+        Columns without a value are null; `annotation_columns` are those of the file. Values are as stored, except that
+        invalid rings of polygons are dropped, with a warning. JSON has the columns and types of an Arrow file of its
+        version. Without such a file the table has no rows.
         """
         import polars as pl
 
@@ -199,8 +199,7 @@ class Dataset(Samples):
     ) -> Path | None:
         """Replace NAME.arrow by other annotations; the file is replaced when the new one is complete on the disk.
 
-        Missing columns become null, and columns of your own stay. Values of the sample (group, size, location
-        and so
+        Missing columns become null, and columns of your own stay. Values of the sample (group, size, location and so
         on) keep their old value where they are null. Labels without an index get that of their name.
 
         Args:
@@ -239,9 +238,9 @@ class Dataset(Samples):
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """File metadata of both tables: `schema_version` and its like as text or parsed JSON, `counts` and so on.
+        """File metadata of both tables, such as `schema_version` (text) and `counts` (parsed JSON).
 
-        Raises DatasetError where those of the frames have not the form of the format.
+        Raises DatasetError if those of the frames table are invalid.
         """
         found: dict[str, Any] = {
             key.name: key.default
@@ -381,7 +380,7 @@ class Dataset(Samples):
             sequence: Name of the sequence.
 
         Returns:
-            {key: value}; for datasets of earlier versions only what certainly belongs to this sequence.
+            {key: value}; for datasets of earlier versions only facts that certainly belong to this sequence.
 
         Raises:
             DatasetError: The metadata do not have the form of the format.

@@ -114,7 +114,7 @@ class Sample:
 
     @property
     def repeats(self) -> Inputs:
-        """Sensors whose message the sample before, of the same sequence, has too."""
+        """Sensors whose message also belongs to the sample before it in the sequence."""
         return Inputs(self.dataset.repeats.get(self.key, frozenset()) & self.inputs)
 
     @property

@@ -63,7 +63,7 @@ class NodeLog(VerbLog):
 
 
 class CaptureNode(LifecycleNode):
-    """A capture session after a lifecycle node: transitions, services, parameters, diagnostics.
+    """A capture session as a lifecycle node: transitions, services, parameters, diagnostics.
 
     Owns: the executor's thread changes everything here.
     """

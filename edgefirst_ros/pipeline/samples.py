@@ -80,7 +80,7 @@ PATIENCE = 2.0
 BACKLOG = 1.0
 """s after the start of a capture within which the frames of its backlog are complete."""
 LAST_WORK = 3.0
-"""s given to waiting frames when a live capture ends; a node must end soon after it is reported to."""
+"""s given to waiting frames when a live capture ends; a node must end soon after a signal."""
 
 
 class Backlog:

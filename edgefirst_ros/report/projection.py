@@ -90,7 +90,8 @@ def project(
         assume_forward: Accept a placeholder calibration, with the camera along the sensor's x axis.
 
     Returns:
-        Pixels (N, 2), x right and y down, NaN after the camera; and a mask (N,) of the points in the picture.
+        Pixels (N, 2), x right and y down, NaN for points not in front of the camera; and a mask (N,) of the points
+        in the picture.
 
     Raises:
         NotProjectableError: The calibration is missing or a placeholder, or the distortion model is unknown.

@@ -42,7 +42,7 @@ class Lens:
         self._d = np.zeros(8)
         self._d[: min(most, len(d))] = d[:most]
         self.widest = self._monotonic()
-        """Angle from the axis, rad, up to which a ray further out lands further out: after it pictures fold back."""
+        """Angle from the axis, rad, up to which a ray further out lands further out: beyond it pictures fold back."""
 
     def bend(self, rays: Floats) -> Floats:
         """(N, 2) places in the plane at depth 1, of rays (N, 3) in the optical frame with z above 0."""

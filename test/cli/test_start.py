@@ -11,9 +11,9 @@ import pytest
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 FAULTS = {
-    "ValueError('two\\nlines')": "unexpected ValueError: two lines; --traceback before the verb says where",
-    "ZeroDivisionError()": "unexpected ZeroDivisionError; --traceback before the verb says where",
-    "BaseException('a panic')": "unexpected BaseException: a panic; --traceback before the verb says where",
+    "ValueError('two\\nlines')": "unexpected ValueError: two lines; --traceback before the verb shows where",
+    "ZeroDivisionError()": "unexpected ZeroDivisionError; --traceback before the verb shows where",
+    "BaseException('a panic')": "unexpected BaseException: a panic; --traceback before the verb shows where",
     "MemoryError()": "out of memory: raise its limit (ulimit -v) or free some",
     "ImportError('libx.so: failed to map segment from shared object')": (
         "out of memory: raise its limit (ulimit -v) or free some; libx.so: failed to map segment from shared object"

@@ -118,23 +118,25 @@ def label(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Labelled:
-    """Bring labels in the form "coco" or "yolo" into the annotations of a dataset; the container is not touched.
+    """Import COCO or YOLO labels into the annotations of a dataset; only NAME.arrow changes.
 
-    Pictures are matched by name (SEQUENCE_FRAME, in any folder, with any suffix), in a dataset of one sequence also by
-    the frame number only. In the samples that the labels name `join` adds them to the existing rows, and `replace`
-    overwrites these: an imported row keeps from the row that it matches (same label, overlap of at least LEAST_OVERLAP)
-    the columns that the labels do not carry, and rows that the form cannot carry stay. Other samples keep theirs. A
-    sample that is named without annotations is known to be empty (`neg_label_indices`), unless the labels state
-    themselves which classes are absent; with `skip_empty` it stays as it is.
+    Pictures are matched by name: SEQUENCE_FRAME in any folder, with any suffix. In a dataset of one sequence the frame
+    number is enough. Samples that the labels do not name keep their annotations.
+
+    With `replace`, a new row keeps values that the labels cannot hold, such as masks and scores, from the old row that
+    matches it: the same label, and boxes that overlap by half. Rows that the format cannot hold also stay.
+
+    A sample that the labels name without annotations is then known to be empty (`neg_label_indices`), unless the labels
+    state themselves which classes are absent.
 
     Args:
         dataset: Dataset, or its path.
-        form: Format of the labels.
+        form: Format of the labels: "coco" or "yolo".
         labels: File or folder of the labels.
-        replace: Replace the rows of the samples that are named.
-        join: Keep these rows, and add the labels.
-        renumber: Use for labels the `label_index` that rows which stay have for them, where the two differ.
-        skip_empty: Leave samples that are named without annotations as they are.
+        replace: Replace the annotations of the samples that the labels name.
+        join: Keep these annotations, and add the labels.
+        renumber: Use the `label_index` of the dataset where that of the labels differs.
+        skip_empty: Do not change samples that the labels name without annotations.
         dry_run: Do not change any file.
         progress: Called with (step, done, total).
 
@@ -142,9 +144,9 @@ def label(
         Numbers of rows imported, replaced, kept and lost. The table before stays as NAME.arrow.before-label.
 
     Raises:
-        UsageError: The dataset has rows already and neither `replace` nor `join` is set, labels are numbered otherwise
-            than in rows that stay, or the form is unknown; no file changes.
-        DatasetError: The labels cannot be read, or not one of their pictures is a sample; no file changes.
+        UsageError: The dataset has annotations and neither `replace` nor `join` is set, labels have other numbers than
+            in rows that stay, or the format is unknown; no file changes.
+        DatasetError: The labels cannot be read, or their pictures are not samples of the dataset; no file changes.
     """
     if form not in READERS:
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(READERS)}")
