@@ -105,7 +105,7 @@ class Exposure:
             shares = {"dark": float((luma < DARK).mean()), "glaring": float((luma > GLARING).mean())}
             number = counted(len(luma), "picture")
             own = [
-                Check("exposure", level, f"{share:.0%} of {number} looked at are {what}", self.place)
+                Check("exposure", level, f"{share:.0%} of {number} are {what}", self.place)
                 for what, share in shares.items()
                 if (level := threshold.level(share))
             ]

@@ -427,7 +427,7 @@ def test_datasets_without_frames_or_of_other_boxes_are_refused(desk, tmp_path):
         for suffix in (".zip", ".arrow", ".frames.arrow"):
             shutil.copy(desk / f"b{suffix}", tmp_path / f"{name}{suffix}")
     (tmp_path / "bare.frames.arrow").unlink()
-    with pytest.raises(DatasetError, match=r"bare\.frames\.arrow: not there"):
+    with pytest.raises(DatasetError, match=r"bare\.frames\.arrow: missing"):
         merge([tmp_path / "bare"], tmp_path / "out")
     table = pl.read_ipc(tmp_path / "corners.arrow").to_arrow()
     metadata = {"schema_version": "2026.04", "box2d_format": "xyxy"}

@@ -119,7 +119,7 @@ def test_no_stamps_are_refused(changed):
 def test_no_table_of_frames_is_refused(path, tmp_path):
     for suffix in (".zip", ".arrow"):
         (tmp_path / f"drive{suffix}").write_bytes(path.with_suffix(suffix).read_bytes())
-    with pytest.raises(DatasetError, match=r"drive\.frames\.arrow: not there"):
+    with pytest.raises(DatasetError, match=r"drive\.frames\.arrow: missing"):
         drives(Dataset(tmp_path / "drive.zip"))
 
 

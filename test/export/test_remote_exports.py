@@ -59,7 +59,7 @@ def test_an_export_from_a_bucket_is_that_of_the_copy_on_the_disk(local, remote, 
 def test_a_table_that_is_not_in_the_bucket_is_an_error(s3, local, remote, tmp_path, to):
     s3.put_file("bare/both.zip", local.paths.container)
     s3.put_file("bare/both.frames.arrow", local.paths.frames)
-    with pytest.raises(DatasetError, match=r"^s3://drives/bare/both\.arrow: not there, .* upload it"):
+    with pytest.raises(DatasetError, match=r"^s3://drives/bare/both\.arrow: missing, .* upload it"):
         export("s3://drives/bare/both.zip", to, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -198,7 +198,7 @@ def test_a_key_without_a_topic_is_missing_in_the_metadata(plain, tmp_path):
     metadata = pyarrow.ipc.open_file(outcome.paths.frames).schema.metadata
     assert json.loads(metadata[b"missing"]) == ["lidar.points"]
     page = report(outcome.paths.container, tmp_path / "page.html", samples=1).pages[0].read_text()
-    assert "a topic for lidar.points that the recording lacks" in page
+    assert "a topic for lidar.points that is not in the recording" in page
 
 
 BOXES = {"camera", "camera/info", "lidar/points", "fusion/boxes3d", "tf_static", "gps", "imu"}

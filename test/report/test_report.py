@@ -350,7 +350,7 @@ def test_planted_faults_are_in_the_verdict_and_in_their_sections(tmp_path):
         ("clock", "", "set, or stood still, 1 time", "time"),
         ("alignment", "radar", " boxes have a target in them", "pictures"),
         ("gaps", "model", "longest 5.9 s, at 24.0 s", "time"),
-        ("exposure", "", " pictures looked at are dark", "pictures"),
+        ("exposure", "", " pictures are dark", "pictures"),
     )
     only_recorded = ("delay", "/radar/targets", "-199 ms from the usual for 10 s, from 5 s on", "time")
     for source, expected in ((path, (only_recorded, *everywhere)), (dataset, everywhere)):

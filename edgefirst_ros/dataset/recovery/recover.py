@@ -264,7 +264,7 @@ class Recovery:
         if self.annotations_lost:
             said += f"; annotations of {counted(self.annotations_lost, 'sample')} may be lost"
         if self.rows_dropped:
-            said += f"; not there of the {self.told_by}: {counted(self.rows_dropped, 'sample')}"
+            said += f"; missing, in the {self.told_by}: {counted(self.rows_dropped, 'sample')}"
         return "; ".join([said, *self.notes])
 
     def note(self, lost: Lost) -> None:
@@ -515,7 +515,7 @@ class _Recoverer:
         self._note_journals()
         if report.members_missing:
             members = counted(report.members_missing, "member")
-            report.notes.append(f"not there, and named by the {report.told_by}: {members}")
+            report.notes.append(f"missing, but named by the {report.told_by}: {members}")
         self._note_merge()
         if not report.dry_run:
             self._complete(rebuilt)

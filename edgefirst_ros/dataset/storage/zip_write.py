@@ -413,7 +413,7 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
         name = "" if entry is None else entry.text
         if entry is None:
             begun = LOCAL_MARK.startswith(head[:4]) and len(head) < _HEAD
-            why = "cut: its end is not there" if begun else "no header of a member"
+            why = "cut: its end is missing" if begun else "no header of a member"
             search = position + 1
         elif entry.end > size:
             why, search = f"cut: {size - position} bytes of {entry.end - position}", position + 4

@@ -143,7 +143,7 @@ class RowRepair:
         self._keep = keep & (~gone | stays)
         dropped = gone & ~stays
         numbers = {
-            ("REF001", "rows of samples that are not there removed"): int((~keep).sum()),
+            ("REF001", "rows of missing samples removed"): int((~keep).sum()),
             ("TAB015", "empty rows removed"): int((dropped & ~lost).sum()),
             ("TAB015", "rows left without geometry removed"): int((dropped & lost).sum()),
             ("TAB015", "only rows of their sample, left without geometry, emptied"): int(self._blank.sum()),

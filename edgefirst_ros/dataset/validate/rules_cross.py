@@ -46,7 +46,7 @@ def metadata(subject: Subject) -> Found:
     given = subject.frames.metadata if subject.frames else {}
     for key in (*schema.FRAMES_METADATA, *({SEQUENCES} & given.keys())) if subject.frames else ():
         if key not in subject.frames_metadata:
-            yield key, "is no JSON" if key in given else "is not there"
+            yield key, "is not JSON" if key in given else "is missing"
 
 
 @rule("FRM003", "error", "every row has name, frame and timestamp")

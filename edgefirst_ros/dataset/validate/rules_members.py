@@ -66,14 +66,14 @@ def tables_open(subject: Subject) -> Iterator[tuple[str, str]]:
 def has_annotations(subject: Subject) -> Iterator[tuple[str, str]]:
     """Readers can do without."""
     if subject.annotations is None and not subject.table_faults:
-        yield subject.paths.arrow.name, "is not there"
+        yield subject.paths.arrow.name, "is missing"
 
 
 @rule("STR005", "warning", "the dataset has a frames table")
 def has_frames(subject: Subject) -> Iterator[tuple[str, str]]:
     """Other tools do not write it; stamps and navigation are unknown then."""
     if not subject.paths.frames.exists():
-        yield subject.paths.frames.name, "is not there: no stamps, no alignment"
+        yield subject.paths.frames.name, "is missing: the stamps of the samples are unknown"
 
 
 @rule("STR006", "warning", "no unfinished files are beside")

@@ -119,7 +119,7 @@ _LINES = (
     ("camera", "camera.jpeg, camera.png", ""),
     ("pictures", "", "neither JPEG nor PNG"),
     ("broken pictures", "", "no picture can be read there"),
-    ("without a position", "frames", "world_global is not there, or is not ECEF: neither position nor attitude"),
+    ("without a position", "frames", "world_global is missing or not ECEF: neither position nor attitude"),
     ("cuboids", "box3d", "those turned by over 10 degrees against the vehicle become the hull around them"),
     ("cuboids again", "", "a picture has one box of a track, the nearest in time"),
     ("cuboids without a picture", "", "no picture within 100 ms, or no pose"),

@@ -92,7 +92,7 @@ def test_rows_of_samples_that_are_gone_go_and_the_others_stay_as_they_are(finish
     assert (model["written"], model["dropped"]["not reached before the interruption"]) == (
         processed, old[b"counts"]["/model/output"]["written"] - processed
     )  # fmt: skip
-    assert f"not there of the tables: {counted(report.rows_dropped, 'sample')}" in report.sentence
+    assert f"missing, in the tables: {counted(report.rows_dropped, 'sample')}" in report.sentence
     assert report.rows_rebuilt == 0
     found = validate(paths.container)
     assert found.ok, found.findings
@@ -135,7 +135,7 @@ def test_stamps_of_members_that_are_gone_become_null(finished, tmp_path):
     before, annotations = table(paths.frames), paths.arrow.read_bytes()
     report = recover(paths.container)
     assert (report.samples, report.members_missing, report.rows_dropped, report.exit_code) == (40, 1, 0, 3)
-    assert "not there, and named by the tables: 1 member" in report.sentence
+    assert "missing, but named by the tables: 1 member" in report.sentence
     assert name.endswith("_001.radar.png")
     gone = ["radar_cube_timestamp", "radar_cube_skew"]
     expected = before.with_columns(pl.when(pl.int_range(pl.len()) != 1).then(pl.col(gone)).name.keep())

@@ -60,7 +60,7 @@ def test_a_member_that_is_gone_is_told(tmp_path, layout, kind):
     report = recover(paths.container)
     assert (report.samples, report.members, report.members_missing, report.lost_stretches) == (7, 20, 1, 0)
     assert report.exit_code == 3
-    assert "not there, and named by the journal: 1 member" in report.sentence
+    assert "missing, but named by the journal: 1 member" in report.sentence
 
 
 @pytest.mark.parametrize("commits", [(), {5}], ids=["open", "committed"])

@@ -25,7 +25,7 @@ def test_the_end_is_cut(tmp_path):
     cut(paths.members_partial, end - 1)
     assert recover(paths.container).sentence == (
         f"3 samples, 8 members; no whole member in {end - 1 - start} bytes in 1 place; "
-        "not there, and named by the journal: 1 member"
+        "missing, but named by the journal: 1 member"
     )
 
 
@@ -34,7 +34,7 @@ def test_a_sample_of_the_journal_has_no_member_at_all(tmp_path):
     for file in (paths.members_partial / SEQUENCE).glob(f"{SEQUENCE}_001.*"):
         file.unlink()
     report = recover(paths.container)
-    assert report.sentence == "2 samples, 6 members; not there of the journal: 1 sample"
+    assert report.sentence == "2 samples, 6 members; missing, in the journal: 1 sample"
     assert (report.rows_dropped, report.exit_code) == (1, 3)
 
 
