@@ -98,7 +98,7 @@ def verdict(checks: list[Check]) -> dict[str, Any]:
 def summary(checks: Collection[Check]) -> str:
     """Return the verdict in a sentence: the fault and where."""
     found = []
-    for level, advice in ((Level.RED, "do not train on it before somebody has looked"), (Level.AMBER, "worth a look")):
+    for level, advice in ((Level.RED, "check it before you train on it"), (Level.AMBER, "check it")):
         bad = dict.fromkeys(
             f"{one.key}{f' of {one.where}' if one.where else ''}" for one in checks if one.level is level
         )

@@ -387,7 +387,7 @@ def test_the_first_sentence_says_what_is_wrong(both, tmp_path):
     path = planted(tmp_path, "lossy", codec="jpeg", topics={"camera"}, truncate={"camera": [5]})
     done = report([path], tmp_path / "x.html", samples=0)
     for facts, page, said in (
-        (done.facts[0], done.pages[0], "Red: loss of /camera/jpeg; do not train on it before somebody has looked."),
+        (done.facts[0], done.pages[0], "Red: loss of /camera/jpeg; check it before you train on it."),
         (both[0].facts[0], both[0].pages[0], "All is well: "),
     ):
         assert facts["verdict"]["summary"].startswith(said)

@@ -264,7 +264,7 @@ class Recovery:
         if self.annotations_lost:
             said += f"; annotations of {counted(self.annotations_lost, 'sample')} may be lost"
         if self.rows_dropped:
-            said += f"; missing, in the {self.told_by}: {counted(self.rows_dropped, 'sample')}"
+            said += f"; lost, but named by the {self.told_by}: {counted(self.rows_dropped, 'sample')}"
         return "; ".join([said, *self.notes])
 
     def note(self, lost: Lost) -> None:

@@ -92,7 +92,7 @@ def test_rows_of_samples_that_are_gone_go_and_the_others_stay_as_they_are(finish
     assert (model["written"], model["dropped"]["not reached before the interruption"]) == (
         processed, old[b"counts"]["/model/output"]["written"] - processed
     )  # fmt: skip
-    assert f"missing, in the tables: {counted(report.rows_dropped, 'sample')}" in report.sentence
+    assert f"lost, but named by the tables: {counted(report.rows_dropped, 'sample')}" in report.sentence
     assert report.rows_rebuilt == 0
     found = validate(paths.container)
     assert found.ok, found.findings

@@ -34,7 +34,7 @@ def test_a_sample_of_the_journal_has_no_member_at_all(tmp_path):
     for file in (paths.members_partial / SEQUENCE).glob(f"{SEQUENCE}_001.*"):
         file.unlink()
     report = recover(paths.container)
-    assert report.sentence == "2 samples, 6 members; missing, in the journal: 1 sample"
+    assert report.sentence == "2 samples, 6 members; lost, but named by the journal: 1 sample"
     assert (report.rows_dropped, report.exit_code) == (1, 3)
 
 
