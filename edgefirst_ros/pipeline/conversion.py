@@ -194,9 +194,7 @@ class Outcome:
                 if len(modelled) < len(summary.sequences)
                 else ""
             )
-            skipped = (
-                f"; it skipped {samples - done}: no boxes there does not mean background" if samples > done else ""
-            )
+            skipped = f" and skipped {samples - done}: do not train on these as background" if samples > done else ""
             yield f"the model processed {done} of {counted(samples, 'sample')}{of}{skipped}"
         if max(by_sensor.values(), default=0) > 1:  # else no members can repeat
             members, size = count_repeats(self.paths)

@@ -183,7 +183,7 @@ def test_the_model_is_judged_in_the_sequences_that_have_it(made, capsys):
     found = own.group_by("name").agg(pl.len(), pl.col("done").sum()).filter(pl.col("done") > 0)
     done, samples, with_model, every = (*found.select(pl.sum("done", "len")).row(0), len(found), len(truth.names))
     of = f" in {with_model} of {every} sequences" if with_model < every else ""
-    skipped = f"; it skipped {samples - done}: no boxes there does not mean background" if samples > done else ""
+    skipped = f" and skipped {samples - done}: do not train on these as background" if samples > done else ""
     assert said == ([f"the model processed {done} of {samples} samples{of}{skipped}"] if with_model else [])
 
 
