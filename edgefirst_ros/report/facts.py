@@ -99,12 +99,17 @@ def summary(checks: Collection[Check]) -> str:
     """Return the verdict in a sentence: the fault and where."""
     found = []
     for level, advice in ((Level.RED, "check it before you train on it"), (Level.AMBER, "check it")):
-        bad = dict.fromkeys(
-            f"{one.key}{f' of {one.where}' if one.where else ''}" for one in checks if one.level is level
-        )
+        places: dict[str, list[str]] = {}
+        for one in checks:
+            if one.level is level:
+                places.setdefault(one.key, []).append(one.where)
+        bad = [
+            key if not its[0] else f"{key} of {its[0]}" if len(its) == 1 else f"{key} in {len(its)} places"
+            for key, its in places.items()
+        ]
         if bad:
             more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
-            found.append(f"{level.word.capitalize()}: {', '.join([*bad][:MOST_NAMED])}{more}; {advice}.")
+            found.append(f"{level.word.capitalize()}: {', '.join(bad[:MOST_NAMED])}{more}; {advice}.")
     return " ".join(found) or f"All is well: {counted(len(checks), 'check')} passed."
 
 

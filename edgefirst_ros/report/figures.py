@@ -156,9 +156,7 @@ def rates(subject: ReportSubject) -> Figure | None:
         ],
         axes(DRIVE, "", margin={"l": 10}),
         height=max(160, 90 + 26 * len(names)),
-        notes=[
-            "A value counts at least three usual intervals of its topic: in less one more or less looks like a gap."
-        ],
+        notes=["A value covers at least three usual intervals of its topic; in less, one message looks like a gap."],
     )
 
 
@@ -176,7 +174,7 @@ def mark_sequences(figure: Figure, timeline: Timeline) -> None:
     if not over_time or len(timeline.starts) < 2:
         return
     edge = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1, "color": "#7f8792"}}
-    name = {"yref": "paper", "y": 1, "xanchor": "left", "yanchor": "top", "showarrow": False, "font": {"size": 10}}
+    name = {"yref": "paper", "y": 1, "xanchor": "left", "yanchor": "bottom", "showarrow": False, "font": {"size": 10}}
     starts = list(timeline.starts.items())[:MOST_TOPICS]
     figure.layout.setdefault("shapes", []).extend({**edge, "x0": round(at, 3), "x1": round(at, 3)} for _, at in starts)
     ends = [at for _, at in starts[1:]] + [float(timeline.seconds.max())]
@@ -474,7 +472,7 @@ def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
     found, of, key = [], f" of {look.name}" if several else "", f"-{number}" if several else ""
     across, rows = "range, m" if look.metres else "range bin", spread(len(look.by_range), RANGE_ROWS)
     if look.by_range.size and len(look.seconds) > 1:
-        middle = f"{len(look.seconds)} cubes from the middle of the drive, one after the other."
+        middle = f"{len(look.seconds)} consecutive cubes from the middle of the drive."
         found.append(
             Figure(
                 f"range-time{key}",
@@ -503,7 +501,7 @@ def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
 
 
 def _map(z: Floats, x: ArrayLike, y: ArrayLike) -> dict[str, Any]:
-    low, high = np.percentile(z, (20, 99.9))
+    low, high = np.percentile(z, 20), np.max(z)  # an object may be one cell of thousands
     ends = {"zmin": round(float(low), 1), "zmax": round(float(max(high, low + 1)), 1)}
     return heatmap([rounded(row, 1) for row in z], x, rounded(y, 3), INFERNO, "dB", **ends)
 

@@ -75,12 +75,12 @@ def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
     by_key = {place.sample.key: number for number, place in enumerate(places)}
     for label, (key, number) in _labelled(subject, by_key).items():
         if len(reasons) < max(2, most * 2 // 3) or by_key[key] in reasons:
-            reasons.setdefault(by_key[key], []).append(f"most of {label}: {number}")
+            reasons.setdefault(by_key[key], []).append(f"most annotations of {label}: {number}")
     looked = [place for place in places if place.sample.key in subject.dataset.annotation_rows[1]]
     for source in (looked if len(looked) >= most else [], places):
         left = [place for place in source if by_key[place.sample.key] not in reasons]
         for place in evenly(left, max(most - len(reasons), 0)):
-            reasons[by_key[place.sample.key]] = ["spread evenly"]
+            reasons[by_key[place.sample.key]] = ["evenly spread sample"]
     return [(places[number], ", ".join(why)) for number, why in sorted(reasons.items())][:most]
 
 

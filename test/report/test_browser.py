@@ -29,7 +29,7 @@ FITS = """() => ({
   figures: [...document.querySelectorAll('.plot')].map(p => [p.id, (p.data || []).length,
     p.querySelectorAll('.main-svg').length,
     p.querySelectorAll('.trace, .bars, .heatmaplayer image, .hm image').length]),
-  cut: [...document.querySelectorAll('.cards td')].filter(
+  cut: [...document.querySelectorAll(innerWidth < 480 ? '.cards td, .phone td' : '.cards td')].filter(
     t => t.getBoundingClientRect().right > t.closest('.scroll').getBoundingClientRect().right + 1).length,
   empty: [...document.querySelectorAll('.figures')].map(f => {
     const boxes = [...f.children].map(c => c.getBoundingClientRect()), tops = boxes.map(b => b.top);
@@ -213,5 +213,5 @@ def test_a_table_over_several_and_a_page_of_only_a_camera(shown, tmp_path):
     assert os.listdir(tmp_path / "out") != []
     state = shown(report([dataset], tmp_path / "page.html", samples=3).pages[0])
     assert len(state["pictures"]) == 3
-    for said in ("No companion sensors", "No positions", "No radar and no lidar"):
+    for said in ("Only the camera has stamps", "No positions", "No radar and no lidar"):
         assert said in state["text"]

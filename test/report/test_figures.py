@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.dataset.verdict import Check, Level
+from edgefirst_ros.report.facts import summary
 from edgefirst_ros.report.figures import (
     POINTS,
     brightness,
@@ -13,13 +15,14 @@ from edgefirst_ros.report.figures import (
     gap_rows,
     intervals,
     mark_sequences,
+    radar,
     rates,
     skew_lines,
     text,
     thinned,
     tracks,
 )
-from edgefirst_ros.report.look import Exposure
+from edgefirst_ros.report.look import CubeLook, Exposure, RadarLook
 from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 
 
@@ -224,3 +227,17 @@ def test_values_that_a_line_joins_have_no_marker(tmp_path):
     figure = skew_lines(dataset_of(tmp_path, [True] * 5), {})[0]
     (line,) = [one for one in figure.data if one["name"] == "lidar.points"]
     assert line["mode"] == "lines"
+
+
+def test_an_object_of_one_cell_is_the_end_of_the_colours_of_a_cube():
+    by_speed = np.full((128, 64), 40.0)
+    by_speed[30, 12] = 80.0
+    look = CubeLook("drive", np.zeros(1), np.zeros((128, 1)), by_speed, 0.2, 0.5, whole=True)
+    (figure,) = radar(RadarLook([look], {}))
+    assert (figure.data[0]["zmin"], figure.data[0]["zmax"]) == (40.0, 80.0)
+
+
+def test_the_verdict_counts_the_places_of_a_fault():
+    checks = [Check("calibration", Level.AMBER, "a placeholder", where) for where in ("a", "b", "c")]
+    checks.append(Check("position", Level.AMBER, "84 %", "b"))
+    assert summary(checks) == "Amber: calibration in 3 places, position of b; check it."

@@ -6,14 +6,14 @@
     return Object.assign({ gridcolor: colour("--grid"), linecolor: colour("--line"), zerolinecolor: colour("--line"), automargin: true, fixedrange: false }, own || {});
   }
   function layout(own, height) {
-    var narrow = window.innerWidth < 600;
+    var narrow = window.innerWidth < 600, named = (own.annotations || []).length > 0;
     var all = Object.assign({
       autosize: true, height: height, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: colour("--ink") },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, hovermode: "closest", dragmode: narrow ? false : "zoom", bargap: 0.2,
+      legend: { orientation: "h", y: named ? 1.16 : 1.02, yanchor: "bottom", x: 0 }, hovermode: "closest", dragmode: narrow ? false : "zoom", bargap: 0.2,
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--soft"), activecolor: colour("--link") }
     }, own);
-    all.margin = Object.assign({ l: 54, r: 14, t: 26, b: 40 }, own.margin || {});
+    all.margin = Object.assign({ l: 54, r: 14, t: named ? 40 : 26, b: 40 }, own.margin || {});
     all.xaxis = axis(own.xaxis);
     all.yaxis = axis(own.yaxis);
     return all;
