@@ -49,6 +49,12 @@ _HOMES = {
     "validate": "dataset.validate",
 }
 """Module of each public name; a module of the same name is itself the public object."""
+_INSTEAD = {
+    **dict.fromkeys(("load", "open", "read", "load_dataset"), "edgefirst_ros.Dataset(path)"),
+    **{verb: f"the command edgefirst-ros {verb}" for verb in ("capture", "demo", "info", "recover", "rig", "view")},
+    "Recording": "edgefirst_ros.convert(recording, out), or the command edgefirst-ros info",
+}
+"""Names that users try, and what does it."""
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604
 
 
@@ -63,7 +69,8 @@ class CallableModule(ModuleType):
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use: `import edgefirst_ros` stays quick."""
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = f"; use {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     module = import_module(f"{__name__}.{_HOMES[name]}")
     return module if _HOMES[name] == name else getattr(module, name)
 

@@ -16,7 +16,7 @@ from edgefirst_ros import __version__
 from edgefirst_ros.cli.live import NODE
 from edgefirst_ros.cli.options import READ, command_of
 from edgefirst_ros.cli.output import say
-from edgefirst_ros.errors import TRACEBACK
+from edgefirst_ros.errors import TRACEBACK, UsageError
 
 
 class Verb(NamedTuple):
@@ -84,12 +84,33 @@ def _command(name: str, verb: Verb) -> Any:
     return typer.main.get_command(single)
 
 
+INSTEAD = {
+    **dict.fromkeys(("ls", "list", "show", "inspect", "stats"), "info"),
+    "check": "validate",
+    "open": "view",
+    "record": "capture",
+    "upload": "convert --upload",
+}
+"""Verbs that users try, and what they mean."""
+
+
 class Verbs(TyperGroup):
     """The command `edgefirst-ros`; each verb is loaded when it is first called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = cast("Any", _Commands())
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb of the arguments; `help VERB` is `VERB --help`. Raises UsageError for one of INSTEAD."""
+        if args[0] == "help":
+            args = [*args[1:2], "--help"]
+            if len(args) == 1:
+                say(ctx.get_help())
+                raise typer.Exit
+        if args[0] in INSTEAD:
+            raise UsageError(f"no command {args[0]}; use edgefirst-ros {INSTEAD[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

@@ -43,6 +43,15 @@ SET = {
     "group": f"split_block or split_gap, s; {' or '.join(LIMITS)}, of tables and ZIPs.",
 }
 """Help of `--set`, where it does not take any setting."""
+INSTEAD = {
+    **dict.fromkeys(("--fps", "--hz"), "--rate"),
+    **dict.fromkeys(("--topic", "--camera"), "--reference-topic"),
+    "--output": "--out",
+    "--format": "--to",
+    "--width": "--max-width",
+    "--quality": "--jpeg-quality",
+}
+"""Options that users try, and what they mean."""
 CHOSEN, USES = "edgefirst_ros.chosen", "edgefirst_ros.uses"
 
 
@@ -77,6 +86,9 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             given = str(getattr(error, "option_name", ""))
+            meant = INSTEAD.get(given)
+            if meant is not None and any(meant in one.opts for one in self.get_params(ctx)):
+                raise UsageError(f"no option {given}; use {meant}") from None
             if self.uses and type(error).__name__ == "NoSuchOption":
                 name = given.lstrip("-").replace("-", "_")
                 known = settings_of(self.uses)

@@ -112,7 +112,8 @@ def merge(
     if not datasets:
         raise UsageError("no dataset is given")
     name = check_name(name) if name is not None else safe_name(Path(os.path.abspath(out)).name)
-    opened = [Dataset(path, limits=limits) for path in datasets]
+    datasets = [datasets] if isinstance(datasets, str | os.PathLike) else datasets
+    opened = [part for path in datasets for part in Dataset(path, limits=limits).parts]
     parts = [
         MergeInput(dataset, names) for dataset, names in zip(opened, _sequences(opened, rename=rename), strict=True)
     ]

@@ -30,6 +30,19 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.sample import Sample
 
 KEY = ["name", "frame"]
+INSTEAD = {
+    **dict.fromkeys(("filter", "query", "select"), "where(condition)"),
+    **dict.fromkeys(("head", "take"), "[:5]"),
+    **dict.fromkeys(("tail", "skip"), "[-5:] or [5:]"),
+    **dict.fromkeys(("columns", "describe", "iterrows", "to_pandas", "shape"), "to_polars()"),
+    **dict.fromkeys(("episodes", "drives"), "sequences"),
+    **dict.fromkeys(("names", "classes"), "labels"),
+    **dict.fromkeys(("num_samples", "num_frames", "size"), "len(...)"),
+    **dict.fromkeys(("train", "val", "test"), "samples(group='train')"),
+    **dict.fromkeys(("split", "train_test_split"), "edgefirst_ros.split(...), then samples(group='train')"),
+    **dict.fromkeys(("export", "validate", "report", "merge", "label"), "the function of this name in edgefirst_ros"),
+}
+"""Attributes that users of other libraries expect of a dataset, and what it has instead."""
 
 
 def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
@@ -181,6 +194,13 @@ def check_known(what: str, names: Collection[str], known: Collection[str]) -> No
             raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(name, known)}")
 
 
+def without_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
+    """Return the error for an absent attribute, with what to use instead."""
+    hint = f"; use {instead[name]}" if name in instead else ""
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}{hint}"
+    return AttributeError(text, name=name, obj=owner)
+
+
 class Samples(Sequence["Sample"]):
     """Some samples of a dataset in some order, each read on access.
 
@@ -196,6 +216,9 @@ class Samples(Sequence["Sample"]):
     def dataset(self) -> Dataset:
         """The dataset that they belong to."""
         return self._dataset
+
+    def __getattr__(self, name: str) -> Any:
+        raise without_attribute(self, name, INSTEAD)
 
     def __repr__(self) -> str:
         return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.title}>"
@@ -213,7 +236,12 @@ class Samples(Sequence["Sample"]):
         """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
         if isinstance(index, slice):
             return Samples(self.dataset, self._keys[index])
-        return self.dataset._sample_of(self._keys[operator.index(index)])
+        try:
+            place = operator.index(index)
+        except TypeError:
+            text = f"expected an index or a slice, got {type(index).__name__}; samples('camera') selects by sensor"
+            raise TypeError(text) from None
+        return self.dataset._sample_of(self._keys[place])
 
     def __iter__(self) -> Iterator[Sample]:
         return self.dataset._iter_samples(self._keys)

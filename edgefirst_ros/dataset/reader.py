@@ -71,11 +71,19 @@ class Dataset(Samples):
         self._keys = self._ordered()
 
     def __reduce__(self) -> tuple[partial[Dataset], tuple[Path]]:
-        path = self.paths.container if self.paths.layout == "zip" else self.paths.folder
-        return partial(Dataset, limits=self.limits), (path,)
+        return partial(Dataset, limits=self.limits), (self.place,)
+
+    def __fspath__(self) -> str:
+        """Return its path: functions that take the path of a dataset take the dataset too."""
+        return str(self.place)
 
     def __repr__(self) -> str:
         return f"<Dataset {self.title}: {counted(len(self), 'sample')}>"
+
+    @property
+    def place(self) -> Path:
+        """Path that opens it again: its ZIP, or its folder."""
+        return self.paths.container if self.paths.layout == "zip" else self.paths.folder
 
     @property
     def title(self) -> str:

@@ -204,8 +204,10 @@ def split(
         UsageError: A pattern matches no sequence. In both cases every table stays as it was.
         StorageError: The disk is full or refuses.
     """
+    if not isinstance(rule, GroupRule | Mapping):
+        raise UsageError(f"expected shares such as {{'train': 0.8, 'val': 0.2}}, got {rule!r}")
     rule = rule if isinstance(rule, GroupRule) else GroupRule(dict(rule))
-    places = [_checked(path) for path in datasets]
+    places = [_checked(path) for path in ([datasets] if isinstance(datasets, str | os.PathLike) else datasets)]
     if len({os.path.realpath(paths.arrow) for paths in places}) < len(places):
         raise UsageError("a dataset is given twice")
     with ExitStack() as written:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import BySensor, Inputs, Key
-from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.query import boxes_of, without_attribute
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
@@ -32,6 +32,19 @@ MAX_PIXELS = 1 << 26
 MAX_SCANNED = 1 << 30
 """A JPEG of more pixels times scans is rejected: a scan of a few bytes covers all of them."""
 START_OF_SCAN = b"\xff\xda"
+INSTEAD = {
+    **dict.fromkeys(("img", "im", "picture", "camera"), "image()"),
+    **dict.fromkeys(("points", "pointcloud", "point_cloud"), "lidar() or radar()"),
+    **dict.fromkeys(("box2d", "bboxes", "xyxy", "xywh"), "boxes"),
+    **dict.fromkeys(("scores", "label", "masks", "box3d"), "annotations, a polars table"),
+    **dict.fromkeys(("time", "stamp", "datetime"), "timestamp"),
+    **dict.fromkeys(("gps", "location"), "position"),
+    **dict.fromkeys(("imu", "attitude", "orientation"), "pose"),
+    **dict.fromkeys(("keys", "to_dict", "velocity"), "row, the columns of the frames table"),
+    **dict.fromkeys(("plot",), "show()"),
+    **dict.fromkeys(("index", "id"), "frame"),
+}
+"""Attributes that users of other libraries expect of a sample, and what it has instead."""
 
 
 def decode_image(data: bytes) -> NDArray[np.uint8]:
@@ -92,6 +105,9 @@ class Sample:
     """The dataset it belongs to."""
     key: Key
     """Name of the sequence and frame number."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise without_attribute(self, name, INSTEAD)
 
     def __repr__(self) -> str:
         inputs = ", ".join(sorted(self.inputs))

@@ -82,7 +82,7 @@ class Datasets(Dataset):
     def __getattr__(self, name: str) -> Any:
         if name in ("paths", "container", "table_files"):
             raise DatasetError(f"{self.title}: several datasets as one have no {name}; edgefirst-ros merge makes one")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return super().__getattr__(name)
 
     def part(self, number: int) -> Dataset:
         """Return one of the datasets, opened when it is first asked for."""
@@ -246,8 +246,7 @@ def _reopen(places: list[Path], limits: Limits) -> Datasets:
 
 
 def _place_of(part: Dataset) -> Path:
-    path = part.paths.container if part.paths.layout == "zip" else part.paths.folder
-    return path if isinstance(path, ObjectPath) else Path(os.path.abspath(path))
+    return part.place if isinstance(part.place, ObjectPath) else Path(os.path.abspath(part.place))
 
 
 def _summed(found: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -71,6 +71,12 @@ class Cube:
         sequence, bins, antennas, doppler = self.values.shape[:4]
         return sequence, antennas, bins, doppler
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return `complex()`, or its magnitudes for a dtype of real numbers: `np.asarray(cube)`."""
+        cells = self.complex()
+        wanted = np.dtype(dtype or cells.dtype)
+        return (cells if wanted.kind == "c" else abs(cells)).astype(wanted, copy=False)
+
     def complex(self) -> NDArray[np.complex64]:
         """Return the cells of the cube.
 

@@ -252,6 +252,14 @@ def test_demo_where_no_folder_can_be(run, tmp_path):
 
 
 # ---- what is said ------------------------------------------------------------------------------
+def test_other_words_for_a_verb_lead_to_it(run):
+    shown = run("help", "convert").stdout
+    assert shown == run("convert", "--help").stdout != run("help").stdout == run("--help").stdout
+    for tried, verb in {"ls": "info", "show": "info", "check": "validate", "record": "capture"}.items():
+        done = run(tried, "x")
+        assert (done.returncode, f"no command {tried}; use edgefirst-ros {verb}" in done.stderr) == (2, True)
+
+
 def test_version(run):
     assert run("--version").stdout == f"edgefirst-ros {edgefirst_ros.__version__}\n"
 

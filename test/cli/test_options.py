@@ -103,6 +103,8 @@ def test_set_goes_before_the_file_and_the_last_one_counts(run, recording, tmp_pa
         (["--set", "schema_version=2026.10", "--schema", "2026.04"], "--schema and --set schema_version cannot"),
         (["--set", "rate=fast"], "--rate: expected a number above 0, at most 1000000, got 'fast'"),
         (["--masks"], "no option --masks; use the setting: --set masks=..."),
+        (["--fps", "5"], "no option --fps; use --rate"),
+        (["--topic", "/camera"], "no option --topic; use --reference-topic"),
         (["--max-gap=3"], "--set max_gap=..."),
         (["--schema-version", "2026.10"], "--set schema_version=..."),
         (["--limits", "7"], "--set limits.chunk_bytes=..."),

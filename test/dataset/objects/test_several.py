@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several datasets as one, on the disk and in a bucket, and what users guess that a dataset and a sample can do."""
 
+import os
 import pickle
+import random
+import re
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -316,6 +319,33 @@ GUESSES = {
     "f'frame {number}' in repr(s)": "True",
     "s.dataset is d": "True",
     "s == d.sample(s.name, s.frame)": "True",
+    "Dataset(d).frames.height": "frames.height",
+    "os.fspath(d)": "str(path)",
+    "edgefirst_ros.validate(d).ok": "edgefirst_ros.validate(path).ok",
+    "np.asarray(s.cube()).shape": "s.cube().shape",
+    "np.asarray(s.cube(), np.float32).max()": "abs(s.cube().complex()).max()",
+    "random.choice(d).frame in frames['frame']": "True",
+    "len(random.sample(d, 3))": "3",
+}
+REFUSED = {
+    # expressions that users try -> the words that lead on
+    "d.filter(pl.col('frame') > 5)": "use where(condition)",
+    "d.head()": "use [:5]",
+    "d.to_pandas()": "use to_polars()",
+    "d.names": "use labels",
+    "(d + e).episodes": "use sequences",
+    "d.samples('camera').train_test_split(0.2)": "use edgefirst_ros.split",
+    "d.validate()": "edgefirst_ros",
+    "d['camera']": "samples('camera') selects by sensor",
+    "d[[0, 1]]": "expected an index or a slice, got list",
+    "s.img": "use image()",
+    "s.points": "use lidar() or radar()",
+    "s.bboxes": "use boxes",
+    "s.gps": "use position",
+    "s.nothing": "'Sample' object has no attribute 'nothing'",
+    "edgefirst_ros.load(path)": "use edgefirst_ros.Dataset(path)",
+    "edgefirst_ros.info(path)": "use the command edgefirst-ros info",
+    "edgefirst_ros.split(path, 0.8)": "expected shares such as {'train': 0.8, 'val': 0.2}, got 0.8",
 }
 
 
@@ -328,7 +358,7 @@ def test_what_users_guess_does_what_they_mean(parts):
     s = d.samples(SENSORS, annotated=True).where(pl.col("latitude").is_not_null())[0]
     own, number = labelled.filter(pl.col("frame") == s.frame), s.frame
     row = frames.row(by_predicate=pl.col("frame") == number, named=True)
-    known = {**globals(), **locals()}
+    known = {**globals(), **locals(), "os": os, "random": random}
     known["frames_of"] = lambda label: labelled.filter(pl.col("label") == label)["frame"].n_unique()
     wrong = {}
     for guess, meaning in GUESSES.items():
@@ -342,3 +372,6 @@ def test_what_users_guess_does_what_they_mean(parts):
     print(f"{len(GUESSES) - len(wrong)} of {len(GUESSES)} guesses do what is meant")
     assert wrong == {}
     assert len(GUESSES) >= 130
+    for guess, hint in REFUSED.items():
+        with pytest.raises((AttributeError, TypeError, edgefirst_ros.errors.UsageError), match=re.escape(hint)):
+            eval(guess, known)
