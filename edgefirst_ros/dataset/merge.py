@@ -74,7 +74,7 @@ class Merged:
 
 
 def merge(
-    datasets: Sequence[str | os.PathLike[str]],
+    datasets: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
     *,
     name: str | None = None,
@@ -91,7 +91,7 @@ def merge(
     Members keep their bytes. Rows get the newest schema version of all datasets.
 
     Args:
-        datasets: Datasets of either layout.
+        datasets: Datasets, folders of datasets, or globs; one or several.
         out: Folder of the merged dataset.
         name: Its name; default: that of the folder.
         rename: Rename sequences whose name exists already, also in the EXIF of their pictures.

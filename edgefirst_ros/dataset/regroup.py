@@ -182,7 +182,7 @@ class Regrouped:
 
 
 def split(
-    datasets: Sequence[str | os.PathLike[str]],
+    datasets: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     rule: GroupRule | Mapping[str, float],
     *,
     limits: Limits = DEFAULT_LIMITS,
@@ -192,7 +192,7 @@ def split(
     Only NAME.arrow changes. It is replaced when the new tables of all datasets are complete.
 
     Args:
-        datasets: Datasets; sequences with the same name get the same group.
+        datasets: One dataset or several; sequences with the same name get the same group.
         rule: Shares such as {"train": 0.8, "val": 0.2}, or a GroupRule.
         limits: Largest table that is read.
 

@@ -547,3 +547,14 @@ def test_what_is_merged_may_take_the_place_of_one_of_them(desk, tmp_path, name, 
 def test_metadata_of_boxes_stand_only_where_such_boxes_are(desk):
     assert "box3d_normalized" not in Dataset(desk / "a").metadata
     assert Dataset(desk / "a").metadata["box2d_format"] == "cxcywh"
+
+
+def test_folders_globs_and_open_datasets_are_merged(desk, tmp_path):
+    expected = merge([desk / "a.zip", desk / "b.zip"], tmp_path / "named").samples
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for path in [*desk.glob("a.*"), *desk.glob("b.*")]:
+        shutil.copy(path, copies)
+    assert merge(copies, tmp_path / "folder").samples == expected
+    assert merge([f"{copies}/*.zip"], tmp_path / "glob").samples == expected
+    assert merge([Dataset(copies / "a.zip"), copies / "b.zip"], tmp_path / "open").samples == expected
