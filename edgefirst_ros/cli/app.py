@@ -41,7 +41,7 @@ VERBS: Mapping[str, Verb] = {
     "recover": Verb("recover", "Complete a dataset whose writing was interrupted.", READ),
     "merge": Verb("merge", "Merge datasets into one.", "group"),
     "split": Verb("merge", "Assign the samples of datasets to new groups.", "group", function="split"),
-    "validate": Verb("validate", "Check a dataset against the format.", READ),
+    "validate": Verb("validate", "Check datasets against the format.", READ),
     "report": Verb("report", "Write an HTML report that shows whether a drive is good.", "show"),
     "view": Verb("view", "Show a dataset or a recording in the rerun viewer.", "show"),
     "export": Verb("export", "Write a dataset in the format of another system.", READ),

@@ -16,11 +16,11 @@ from edgefirst_ros.errors import Text, printable
 
 def validate(
     context: typer.Context,
-    dataset: Annotated[Path, DATASET],
+    datasets: Annotated[list[Path], DATASET],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     repair: Annotated[bool, typer.Option("--fix", help="First repair the annotations where possible.")] = False,
 ) -> Result:
-    """Check a dataset against the format.
+    """Check datasets against the format.
 
     Structure, names, headers, pictures, tables, and their consistency with each other.
 
@@ -34,8 +34,8 @@ def validate(
 
     limits, done = limits_of(context), list[tuple[Path, Report, Repairs | None]]()
     if repair:
-        refuse_buckets("validate --fix", [dataset], FETCH)
-    with on_disk([dataset]) as paths:
+        refuse_buckets("validate --fix", datasets, FETCH)
+    with on_disk(datasets) as paths:
         for path in paths:
             with explained(path):
                 fixed = fix(path, limits=limits) if repair else None

@@ -344,3 +344,15 @@ def test_the_command_tells_what_it_did_and_what_is_left(tmp_path):
     done = CliRunner().invoke(app, ["validate", str(write(tmp_path / "good", lambda p: None)), "--fix", "--json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["fix"] == {"kept": None, "changed": []}
+
+
+def test_the_verb_validates_several_datasets(tmp_path):
+    from typer.testing import CliRunner
+
+    from edgefirst_ros.cli.app import app
+
+    paths = [write(tmp_path / name, lambda p: None) for name in ("one", "two")]
+    done = CliRunner().invoke(app, ["validate", *map(str, paths), "--json"])
+    assert (done.exit_code, [one["ok"] for one in json.loads(done.stdout)]) == (0, [True, True])
+    paths[1].unlink()
+    assert CliRunner().invoke(app, ["validate", *map(str, paths)]).exit_code == 1
