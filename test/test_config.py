@@ -373,7 +373,7 @@ MERGES = "m0: &m0 {x: 1}\n" + "".join(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 
         ("a: &a [*a]", "an alias is inside of the value that it names"),
         ("<<: &a {<<: *a}", "an alias is inside of the value that it names"),
         ("".join(f"key{n}: 1\n" for n in range(9_000)), "over 10000 values"),
-        ("".join(f"key{n}: 1\n" for n in range(95_000)), "over 131072 bytes"),
+        ("".join(f"key{n}: 1\n" for n in range(95_000)), "more than 131072 bytes"),
         ("".join(f"key{n}: 1\n" for n in range(500)), "and 480 more"),
         ('"\\ud800": 1', "half a surrogate pair"),
         ('require: ["\\udfff"]', "half a surrogate pair"),
@@ -553,7 +553,7 @@ def test_times_of_a_file_are_exact(tmp_path, text, stamp):
         ({"sensors": ["radar.clusters"]}, "set radar_points to clusters"),
         ({"end": 0}, "start is 0.0 and end 0.0"),
         ({"sensors": ["camera"], "require": ["radar.cube"]}, "radar.cube is required and not among the sensors"),
-        ({"sensors": ["lidar.points"], "keyframes": True}, "put camera among the sensors"),
+        ({"sensors": ["lidar.points"], "keyframes": True}, "keyframes needs camera among the sensors"),
     ],
 )
 def test_a_cut_that_leaves_nothing_is_refused(options, what):

@@ -23,7 +23,7 @@ def path(recording):
         (["--sequence", "a=x.mcap", "--sequence", "a=y.mcap"], "--sequence: the same name is given twice"),
         (["--sequence", "a"], "--sequence: expected NAME=FILE, got 'a'"),
         (["--sequence", "=x.mcap"], "--sequence: expected NAME=FILE, got '=x.mcap'"),
-        (["--upload", "there", "--layout", "directory"], "--upload: only datasets that are one ZIP are uploaded"),
+        (["--upload", "there", "--layout", "directory"], "--upload: only a dataset that is one ZIP can be uploaded"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_written(call, path, tmp_path, options, said):

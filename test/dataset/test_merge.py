@@ -447,7 +447,7 @@ def test_rows_of_samples_that_are_not_there_are_a_loss(desk, tmp_path):
                 new.writestr(info, old.read(info))
     merged = merge([desk / "a", tmp_path / "less"], tmp_path, name="x")
     assert (merged.exit_code, merged.samples) == (3, 19)
-    assert any("left out, rows without members: 1 sample" in note for note in merged.notes)
+    assert any("dropped, rows without members: 1 sample" in note for note in merged.notes)
     assert validate(merged.paths.container).ok
 
 

@@ -208,7 +208,7 @@ def test_a_dataset_all_of_whose_samples_have_no_stamp_is_not_merged(tmp_path):
         for row in parts.frames:
             row["timestamp"] = None
 
-    with pytest.raises(DatasetError, match="no samples with rows of frames, so no dataset is written"):
+    with pytest.raises(DatasetError, match="no samples with a row in the frames table; no dataset is written"):
         merge(pair(tmp_path, spoil), tmp_path / "out", rename=True)
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -338,7 +338,7 @@ def coloured():
         (
             png(8, 0),
             (json.dumps([f"label {n}" for n in range(256)]), '["car"]'),
-            "a mask of classes can have 255 labels, and these are more",
+            "a mask of classes can have at most 255 labels",
         ),
     ],
 )

@@ -268,7 +268,7 @@ def test_nothing_there(tmp_path):
     with pytest.raises(DatasetError, match="no such file or directory"):
         Dataset(tmp_path / "data.zip")
     made.write(tmp_path, made.good()).unlink()
-    with pytest.raises(DatasetError, match="only with it the tables"):
+    with pytest.raises(DatasetError, match="without it the tables"):
         Dataset(tmp_path / "data.arrow")
 
 

@@ -109,7 +109,7 @@ def test_expressions_choose_samples(dataset, expression, kept):
         (pl.col("latitud") > 0, r"unknown column 'latitud'; known: latitude,"),
         (pl.col("latitude"), "expected one Boolean for each row.*Float64"),
         (pl.col("latitude").is_null().sort().head(2), "2 of type Boolean"),
-        (pl.col("latitude") > "north", "cannot be asked"),
+        (pl.col("latitude") > "north", "cannot be evaluated"),
         ("latitude > 0", "expected an expression"),
     ],
 )

@@ -148,7 +148,7 @@ def test_output_that_appears_meanwhile_is_not_overwritten(tmp_path):
 def test_foreign_folder_is_never_replaced(tmp_path):
     (tmp_path / "drive").mkdir()
     (tmp_path / "drive/thesis.tex").write_bytes(b"precious")
-    with pytest.raises(DatasetError, match="more than a dataset"):
+    with pytest.raises(DatasetError, match="other files than those of a dataset"):
         make(tmp_path, layout="directory", overwrite=True)
     (tmp_path / "drive.zip").mkdir()
     with pytest.raises(DatasetError, match="folder"):

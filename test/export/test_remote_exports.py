@@ -81,5 +81,7 @@ def test_labels_in_another_form_of_table_are_those_of_the_disk(s3, local, tmp_pa
 def test_nested_json_in_a_bucket_is_refused_by_name(s3, local, tmp_path):
     s3.put_file("nested/both.zip", local.paths.container)
     s3.put("nested/both.json", b"[]")
-    with pytest.raises(DatasetError, match=r"^s3://drives/nested/both\.json: JSON is not read in place; fetch"):
+    with pytest.raises(
+        DatasetError, match=r"^s3://drives/nested/both\.json: JSON cannot be read from a bucket; download"
+    ):
         Dataset("s3://drives/nested/both.zip")

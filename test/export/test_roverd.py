@@ -366,7 +366,7 @@ def test_pictures_of_a_lidar_are_kept_and_raw_iq_is_not(whole, tmp_path, config)
 
 
 def test_traces_without_a_camera_are_refused(tmp_path):
-    with pytest.raises(DatasetError, match="no trace of roverd"):
+    with pytest.raises(DatasetError, match="contains no roverd trace"):
         restored(tmp_path, tmp_path / "one")
     made_by_hand(tmp_path / "set/drive")
     with pytest.raises(DatasetError, match=r"no trace has a video\.avi"):

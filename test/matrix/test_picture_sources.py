@@ -554,7 +554,7 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
     ("options", "words"),
     [
         ({"prefer": "model"}, "prefer chooses a frame of each 1/rate"),
-        ({"keyframes": True, "sensors": ["lidar.points"]}, "keyframes are pictures"),
+        ({"keyframes": True, "sensors": ["lidar.points"]}, "keyframes needs camera"),
         ({"max_width": 1}, "max_width"),
         ({"start": 2.0, "end": 1.0}, "no sample is between them"),
     ],

@@ -134,4 +134,4 @@ def test_a_time_check_has_its_place_in_the_page_where_it_is_asked_for(recording,
     line = page.read_text().partition("<pre>gps: {offset: ")[2].partition("}")[0]
     assert float(line) == pytest.approx(0.09, abs=0.01)
     (plain,) = report(parts[0], tmp_path / "plain.html", samples=0).pages
-    assert "Not estimated: report --check-time" in plain.read_text()
+    assert "Not estimated. For a recording, use report --check-time" in plain.read_text()

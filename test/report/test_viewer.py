@@ -69,7 +69,7 @@ def test_a_browser_is_told_where_this_machine_serves_it(stand_in, tmp_path):
 )
 def test_the_last_words_of_a_viewer_that_fails_are_told(stand_in, tmp_path, lines, said):
     stand_in(*lines)
-    with pytest.raises(EdgeFirstError, match=f"^{said}--save X.rrd needs no screen"):
+    with pytest.raises(EdgeFirstError, match=f"^{said}without a screen use --save X.rrd"):
         shown(tmp_path)
 
 

@@ -61,7 +61,7 @@ def test_four_requests_open_it_and_one_reads_a_member(local, uri, line):
 
 def test_it_is_not_written_to(uri):
     remote = edgefirst_ros.Dataset(uri)
-    with pytest.raises(DatasetError, match="read in place"):
+    with pytest.raises(DatasetError, match="is in a bucket; download"):
         remote.write_annotations(remote.annotations)
 
 

@@ -287,7 +287,7 @@ def test_a_merge_that_was_killed(tmp_path):
     recover_all(tmp_path / "out", said.append)
     assert len(said) == 1
     assert "4 samples" in said[0]
-    assert "merged from drive, drive" in said[0]
+    assert "the merge of drive, drive was interrupted" in said[0]
     assert "--overwrite" in said[0]
 
 

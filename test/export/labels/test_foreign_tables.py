@@ -55,7 +55,7 @@ def test_boxes_in_pixels_of_pictures_of_unknown_size_are_refused(tmp_path):
         parts.annotation_metadata["box2d_normalized"] = "false"
         only(parts, box2d=(4.0, 6.0, 8.0, 3.0), size=None)
 
-    with pytest.raises(DatasetError, match="box2d is in pixels, and the size of the picture is not known"):
+    with pytest.raises(DatasetError, match="box2d is in pixels, and some rows have no picture size"):
         export(dataset_of(tmp_path, change), "coco", tmp_path / "coco")
     assert not (tmp_path / "coco").exists()
 
