@@ -101,7 +101,7 @@ def test_samples_are_shown_evenly_by_skew_and_by_label(both, tmp_path, drive):
     captions = re.findall(r"<figcaption title=[^>]+>([^<]*)", page)
     assert any(re.fullmatch(r"Largest skew of lidar\.points: [+-]\d+\.\d ms\.", caption) for caption in captions)
     assert max(map(len, captions)) <= 80
-    assert "ost of person" in page
+    assert "ost annotations of person" in page
     assert page.count('<img class="cam"') == page.count('<img class="bev"') == 12
     few = report([drive[1].container], tmp_path / "few.html", samples=3).pages[0].read_text()
     assert few.count('<figure class="shot">') == 3
