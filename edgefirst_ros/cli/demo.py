@@ -25,7 +25,6 @@ def demo(
 
     Exit codes: those of convert, and 1 if the check finds an error.
     """
-    from edgefirst_ros.cli.info import DatasetInfo
     from edgefirst_ros.dataset.names import check_path
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.errors import DatasetError
@@ -50,6 +49,7 @@ def demo(
     say("")
     with progress(quiet=False) as report:
         outcome = convert(recording, out, overwrite=True, progress=report)
-    checked = validate(outcome.paths.container)
-    show([*outcome.text(), "", *DatasetInfo(outcome.paths.container).text(), "", *checked.to_text().splitlines()])
+    dataset = out / outcome.paths.container.name
+    checked = validate(dataset)
+    show([*outcome.text(), "", *checked.to_text().splitlines(), f"to see it: edgefirst-ros report {dataset}"])
     raise typer.Exit(outcome.exit_code if checked.ok else 1)

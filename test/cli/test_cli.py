@@ -249,6 +249,8 @@ def test_demo(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "60 samples" in done.stdout
     assert "0 errors, 0 warnings" in done.stdout
+    assert done.stdout.count("/camera/h264") == 1  # one table of topics
+    assert done.stdout.splitlines()[-1].startswith("to see it: edgefirst-ros report here/maivin-demo_")
     assert len(list((tmp_path / "here").iterdir())) == 4
 
 
