@@ -333,6 +333,8 @@ REFUSED = {
     "d.head()": "use [:5]",
     "d.to_pandas()": "use to_polars()",
     "d.names": "use labels",
+    "d.path": "use title",
+    "d.fps": "use frames, metadata, or the command edgefirst-ros info",
     "(d + e).episodes": "use sequences",
     "d.samples('camera').train_test_split(0.2)": "use edgefirst_ros.split",
     "d.validate()": "edgefirst_ros",
