@@ -175,14 +175,19 @@ class Drive:
         return found
 
     @cached_property
-    def world_to_ecef(self) -> Floats:
-        """(4, 4) float64: the world, ENU at the first located sample. Raises DatasetError without one."""
+    def first_located(self) -> int:
+        """Number of the first located sample. Raises DatasetError without one."""
         if not self.located.any():
             raise DatasetError(
                 f"{self.dataset.paths.frames}: no sample of {self.name!r} has a pose, or both a position and an "
                 f"attitude, so the vehicle's poses are unknown; {WAYS}"
             )
-        return world_to_ecef(*self.geodetic[int(np.argmax(self.located))])
+        return int(np.argmax(self.located))
+
+    @cached_property
+    def world_to_ecef(self) -> Floats:
+        """(4, 4) float64: the world, ENU at the first located sample. Raises DatasetError without one."""
+        return world_to_ecef(*self.geodetic[self.first_located])
 
     @property
     def rig_to_world(self) -> Floats:
@@ -206,13 +211,17 @@ class Drive:
         """Place of the world on the earth, or in the frame of the poses: ready for JSON."""
         if self.has_poses:
             return {"frame": self.pose_frame, "position": self.origin.tolist()}
-        latitude, longitude, altitude = self.geodetic[int(np.argmax(self.located))].tolist()
+        latitude, longitude, altitude = self.geodetic[self.first_located].tolist()
         known = {"latitude": latitude, "longitude": longitude, "altitude": altitude}
         return {**known, "ecef": self.world_to_ecef.tolist()}
 
     def rig_in(self, world: Floats) -> Floats:
-        """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located."""
-        known, poses = np.flatnonzero(self.located), np.full((len(self), 4, 4), np.nan)
+        """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located.
+
+        Raises DatasetError if all are.
+        """
+        first, poses = self.first_located, np.full((len(self), 4, 4), np.nan)
+        known = first + np.flatnonzero(self.located[first:])
         places, turns = self.geodetic[known].T, rotation(self.values("orientation", 4)[known])
         poses[known] = inverse(world) @ (world_to_ecef(*places) @ pose(turns, np.zeros(3)))
         poses[known, :3, 3] = (ecef(*places) - world[:3, 3]) @ world[:3, :3]  # without large products

@@ -11,7 +11,7 @@ import pytest
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export import export, restore
+from edgefirst_ros.export import SYSTEMS, export, restore
 from edgefirst_ros.export.ncore.write import described
 from edgefirst_ros.synthetic import TOPICS
 
@@ -28,6 +28,24 @@ def folder(recording, tmp_path_factory):
 @pytest.fixture
 def ncore():
     pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+
+
+@pytest.mark.parametrize("to", SYSTEMS)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_drive_without_poses_beside_another_is_exported_or_refused_by_name(recording, tmp_path, to, first):
+    if to == "ncore":
+        pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+    known = recording(**RECIPE)
+    unknown = tmp_path / "unknown.mcap"
+    unknown.symlink_to(recording(**RECIPE | {"topics": RECIPE["topics"] - {"gps", "imu"}}))
+    drives = [unknown, known] if first else [known, unknown]
+    dataset = convert(drives, tmp_path / "set", name="set", group={"train": "unknown", "val": "maivin*"}).paths
+    if to in ("coco", "yolo", "roverd"):
+        export(dataset.container, to, tmp_path / "out")
+    else:
+        with pytest.raises(DatasetError, match=r"sample.* of 'unknown' ha.* a pose"):
+            export(dataset.container, to, tmp_path / "out")
+    assert (tmp_path / "out").exists() == (to in ("coco", "yolo", "roverd"))
 
 
 @pytest.mark.usefixtures("ncore")
