@@ -276,7 +276,8 @@ def summarize_dataset(
     for sample in dataset.samples() if sensors is None else ():
         found[sample.name].update(sample.inputs)
     sensors = sensors or {name: dict(sorted(its.items())) for name, its in found.items()}
-    words = {name: dataset.calibration(name).calibration for name in found}
+    words = stated_calibrations(dataset.metadata)  # also of sequences without samples
+    words |= {name: dataset.calibration(name).calibration for name in found}
     try:
         return summarize(timeline, dataset.metadata, words, rows=dataset.annotations, samples=number, sensors=sensors)
     except DatasetError as error:

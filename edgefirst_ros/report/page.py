@@ -59,7 +59,7 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
     from markupsafe import Markup
 
     facts, plotly, draw = found.facts, _plotly(), _text("draw.js")
-    words = [one["calibration"] for one in facts["sequences"].values()]
+    words = [one["calibration"] for one in facts["sequences"].values() if one["calibration"]]
     assumed = assumed and "identity" in words
     text = _environment().get_template("page.html.jinja").render(
         title=title,
@@ -119,7 +119,9 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
                 "sensors": list(dict.fromkeys(name for one in sequences for name, n in one["sensors"].items() if n)),
                 "groups": dict(sum((Counter(one["groups"]) for one in sequences), Counter())),
                 "lost": sum(one["lost"] for one in sequences) if sequences else None,
-                "calibration": max((one["calibration"] for one in sequences), key=WORDS.index, default=""),
+                "calibration": max(
+                    (one["calibration"] for one in sequences if one["calibration"]), key=WORDS.index, default=""
+                ),
                 "why": row.get("error") or why + more,
                 "page": quote(row["page"]) if row.get("page") else None,
             }

@@ -196,8 +196,8 @@ def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAU
     if frames is None:
         return None
     metadata, timeline = frames_metadata(paths.frames, frames.metadata), Timeline.of_file(frames)
-    told = {name: word for name, word in stated_calibrations(metadata).items() if name in timeline.names}
-    if not told or len(told) < len(timeline.names):
+    told = stated_calibrations(metadata)
+    if not told or not told.keys() >= set(timeline.names):
         return None
     return Tables(name, path, timeline, metadata, summarize(timeline, metadata, told))
 

@@ -26,6 +26,7 @@ from edgefirst_ros.report.figures import rates
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.streams import SENSORS
+from edgefirst_ros.synthetic import START
 
 SMALL = {
     "seconds": 3,
@@ -145,6 +146,28 @@ def test_every_reader_of_a_dataset_has_the_same_summary(made, tmp_path):
             assert tables[name][key] == members[name][key] == shown[name][key] == row[name][key], key
         assert tables[name]["labels"] == members[name]["labels"] == shown[name]["labels"]
         assert tables[name]["groups"] == members[name]["groups"] == shown[name]["groups"]
+
+
+def test_a_drive_without_samples_is_told_alike_by_every_front_end(recording, tmp_path):
+    """A recording outside `start` and `end` is a sequence of no sample, with the calibration it was converted with."""
+    drives = []
+    for name, recipe in {"there": {}, "later": {"start": START + 3_600_000_000_000}}.items():
+        drives.append(tmp_path / f"{name}.mcap")
+        drives[-1].symlink_to(recording(**{**SMALL, **recipe}))
+    times = {"start": "2026-01-15T12:00:00Z", "end": "2026-01-15T12:00:02Z"}
+    outcome = convert(drives, tmp_path / "out", name="set", **times)
+    tables, members = (
+        summarize_tables(outcome.paths).plain(),
+        summarize_dataset(Dataset(outcome.paths.container)).plain(),
+    )
+    page = report([outcome.paths.container], tmp_path / "page.html", samples=0)
+    table = report([outcome.paths.out], tmp_path / "table.html", table_only=True)
+    for found in (tables, members, page.facts[0]["sequences"], table.facts[0]["sequences"]):
+        assert {name: (one["samples"], one["calibration"]) for name, one in found.items()} == {
+            "there": (20, "given"),
+            "later": (0, "given"),
+        }
+    assert validate(outcome.paths.container).ok
 
 
 # ---- tables for people -------------------------------------------------------------------------
