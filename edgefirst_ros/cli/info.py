@@ -59,6 +59,7 @@ def info(
                 plain = not place.objects or there is None
                 if plain and (one.suffix in RECORDINGS or is_recording(one)):
                     facts = recording_facts(one, settings, check_time=check_time, quiet=as_json)
+                    facts["recording"] = place.uri if place.objects else str(one)
                     found: Any = facts if as_json else recording_text(facts)
                 elif check_time:
                     raise UsageError(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,7 @@ def merge(
     rule, limits = rule_of(context), limits_of(context)
     refuse_buckets("merge", [out], "merge to a folder, or use fleet merge")
     with explained(*datasets), on_disk(datasets) as found, report_progress(context) as report:
-        return run(
+        done = run(
             found,
             out,
             name=name,
@@ -54,6 +55,8 @@ def merge(
             limits=limits,
             progress=report,
         )
+    sequences = {found.restore(dataset): names for dataset, names in done.sequences.items()}
+    return replace(done, sequences=sequences, notes=list(map(found.restore, done.notes)))
 
 
 def split(

@@ -40,6 +40,7 @@ def validate(
             with explained(path):
                 fixed = fix(path, limits=limits) if repair else None
             report = run(path, strict=strict, limits=limits)
+            report.dataset = paths.restore(report.dataset)
             done.append((path, report, fixed))
             if not report.ok and (hint := instead(path)):
                 print(printable(hint), file=sys.stderr)

@@ -3,6 +3,8 @@
 
 import json
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from object_server import S3
@@ -116,6 +118,16 @@ def test_a_verb_that_reads_makes_the_same_of_a_dataset_anywhere(given, run, tmp_
             assert found[kind] == found["zip"], kind
 
 
+@pytest.mark.parametrize("kind", sorted(BUCKET))
+@pytest.mark.parametrize("verb", ["info", "validate", "merge"])
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_is_said_of_a_dataset_in_a_bucket_names_its_object(given, run, verb, kind, form):
+    done = run(verb, given["places"][kind], *READING[verb], *form)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "s3://drives/sets" in done.stdout
+    assert tempfile.gettempdir() + "/edgefirst-ros-" not in done.output
+
+
 @pytest.mark.parametrize("to", EXPORTS)
 def test_an_export_is_that_of_the_plain_path(given, run, tmp_path, to):
     expected = None
@@ -176,8 +188,9 @@ def test_a_recording_of_a_bucket_gets_another_name(given, run, tmp_path, kind, b
 @pytest.mark.parametrize("kind", sorted(RECORDINGS - {"folder"}))
 def test_info_of_a_recording_is_the_same_anywhere(given, run, kind):
     told = [json.loads(run("info", given["recordings"][one], "--json").stdout) for one in ("file", kind)]
-    for one in told:
-        one.pop("recording", None)
+    named = told[1].pop("recording")
+    assert named == (f"s3://drives/drives/{Path(told[0].pop('recording')).name}" if kind.startswith("s3") else named)
+    told[0].pop("recording", None)
     assert told[0].keys() == told[1].keys()
     assert told[0].get("topics") == told[1].get("topics")
 

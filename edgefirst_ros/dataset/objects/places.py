@@ -138,7 +138,29 @@ def is_glob(given: str | Location) -> bool:
     return _GLOB.search(given if isinstance(given, str) else given.key) is not None
 
 
-def on_disk(given: Sequence[str | os.PathLike[str]]) -> AbstractContextManager[list[Path]]:
+class OnDisk(list[Path]):
+    """Paths of this machine, with the names of the objects whose copies they are."""
+
+    def __init__(self, places: Sequence[Place], folder: str = "") -> None:
+        """`folder`: receives a folder for each copy."""
+        super().__init__(
+            Path(folder, str(number), place.path) if place.objects else place.path
+            for number, place in enumerate(places)
+        )
+        self._folders = {
+            f"{path.parent}/": f"{place.uri.rpartition('/')[0]}/"
+            for place, path in zip(places, self, strict=True)
+            if place.objects
+        }
+
+    def restore(self, text: str) -> str:
+        """Return a text in which objects replace the paths of their copies."""
+        for path, uri in self._folders.items():
+            text = text.replace(path, uri)
+        return text
+
+
+def on_disk(given: Sequence[str | os.PathLike[str]]) -> AbstractContextManager[OnDisk]:
     """Return named places as paths of this machine, as `fetched`. Raises as `locate`."""
     return fetched(locate(given))
 
@@ -153,27 +175,22 @@ def one_place(given: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def fetched(places: Sequence[Place]) -> Iterator[list[Path]]:
+def fetched(places: Sequence[Place]) -> Iterator[OnDisk]:
     """Yield places as paths of this machine; objects are fetched to a temporary folder and removed at the end.
 
     Errors name the object, not the copy.
     """
     if not any(place.objects for place in places):
-        yield [place.path for place in places]
+        yield OnDisk(places)
         return
     with tempfile.TemporaryDirectory(prefix="edgefirst-ros-") as folder:
-        paths = []
-        for number, place in enumerate(places):
-            paths.append(Path(folder, str(number), place.path) if place.objects else place.path)
+        paths = OnDisk(places, folder)
         try:
             for place, path in zip(places, paths, strict=True):
                 _fetch(place, path)
             yield paths
         except EdgeFirstError as error:
-            text = str(error)
-            for place, path in zip(places, paths, strict=True):
-                text = text.replace(str(path), place.uri) if place.objects else text
-            if text == str(error):
+            if (text := paths.restore(str(error))) == str(error):
                 raise
             raise type(error)(text) from error
 
