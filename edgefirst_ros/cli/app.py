@@ -52,7 +52,7 @@ VERBS: Mapping[str, Verb] = {
     "capture": Verb("capture", "Record datasets from live topics.", "capture", NODE),
     "control": Verb("control", "Control a capture, over ROS 2, or with --zenoh over Zenoh.", context=NODE),
     "replay": Verb("replay", "Convert recordings as a ROS 2 node.", "convert", NODE),
-    "play": Verb("play", "Publish a recording or a dataset at its own pace.", context=NODE),
+    "play": Verb("play", "Publish a recording or a dataset at its own pace.", "play", NODE),
     "version": Verb("app", "Print the version.", function="version"),
 }
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, as_parameters, run_node
+from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, as_parameters, before_ros_arguments, run_node
 from edgefirst_ros.cli.options import texts_of
 from edgefirst_ros.errors import UsageError
 
@@ -33,13 +33,15 @@ def capture(
 
     Exit codes: 0 complete, 1 no dataset written, 2 wrong parameters, 3 finished with loss.
     """
+    from edgefirst_ros.config import LiveSettings, Settings
+
     texts = texts_of(context) | ({"out": out} if out else {})
     if endpoint is None:
         if wrong := [name for name, value in (("--config", config), ("--namespace", namespace)) if value]:
             raise UsageError(f"{wrong[0]} needs --zenoh; parameters of a ROS 2 node follow --ros-args")
-        if arguments and arguments[0] != "--ros-args":
-            raise UsageError(f"expected options, got {arguments[0]!r}: parameters of a ROS 2 node follow --ros-args")
-        run_node("capture", [*(arguments or ()), *as_parameters(texts)])  # of parameters the last one counts
+        _, ros = before_ros_arguments(arguments or (), "options", 0)
+        parameters = as_parameters(texts, Settings, LiveSettings)
+        run_node("capture", [*ros, *parameters])  # of parameters the last one counts
     if arguments:
         raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh use --config and --set")
     from edgefirst_ros.nodes.zenoh import capture as run

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 NODE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of such a verb: unknown options are ROS arguments."""
@@ -25,48 +29,27 @@ ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or
 NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
 
 
-def as_ros_arguments(
-    arguments: Sequence[str],
-    given: Callable[[list[str]], Mapping[str, str | list[str]]],
-    lists: Container[str] = (),
-) -> list[str]:
-    """Return plain arguments as ROS arguments: those before --ros-args become parameters after it.
+def before_ros_arguments(arguments: Sequence[str], expected: str, most: int | None) -> tuple[list[str], list[str]]:
+    """Return the arguments before --ros-args, and the others.
 
-    --NAME VALUE is the parameter NAME, --NAME without a value true; `lists`: parameters that may be given with commas.
-    `given` makes parameters of positional ones. Raises UsageError.
+    Raises UsageError for an unknown option before it, or more than `most` arguments.
     """
-    at = arguments.index("--ros-args") if "--ros-args" in arguments else len(arguments)
-    plain, rest, positional, found = list(arguments[:at]), list(arguments[at:]), list[str](), dict[str, str]()
-    while plain:
-        one = plain.pop(0)
-        if not one.startswith("-") or one == "-":
-            positional.append(one)
-            continue
-        name, equals, value = one.partition("=")
-        known = name.removeprefix("--").replace("-", "_")
-        if not name.startswith("--"):
-            raise UsageError(f"unknown option {name}; expected REC, --NAME VALUE, or parameters after --ros-args")
-        if not equals:
-            value = plain.pop(0) if plain and not plain[0].startswith("--") else "true"
-        made: str | list[str] = value.split(",") if known in lists and not value.startswith("[") else value
-        found[known] = value if made is value else json.dumps(made, ensure_ascii=False)
-    if positional:
-        found = {key: json.dumps(value, ensure_ascii=False) for key, value in given(positional).items()} | found
-    if not found:
-        return rest
-    parameters = [part for name, value in found.items() for part in ("-p", f"{name}:={value}")]
-    return ["--ros-args", *parameters, *rest[1:]]
+    plain = list(itertools.takewhile(lambda one: one != "--ros-args", arguments))
+    wrong = [one for one in plain if one.startswith("-")] or (plain[most:] if most is not None else [])
+    if wrong:
+        more = "; --set NAME=VALUE sets what has no option" if wrong[0].startswith("-") else ""
+        raise UsageError(f"expected {expected}, got {wrong[0]!r}{more}; arguments of a ROS 2 node follow --ros-args")
+    return plain, list(arguments[len(plain) :])
 
 
-def as_parameters(texts: Mapping[str, str]) -> list[str]:
-    """Return settings, text by name, as ROS arguments: `-p NAME:=VALUE` of each.
+def as_parameters(texts: Mapping[str, str], *models: type[BaseModel]) -> list[str]:
+    """Return settings of the models, text by name, as ROS arguments: `-p NAME:=VALUE` of each.
 
     Empty text unsets settings that may be unset; for other types, except text, it counts as not given.
     """
-    from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
     from edgefirst_ros.config.load import setting_fields
 
-    fields = setting_fields(Settings, LiveSettings, ReplaySettings)
+    fields = setting_fields(*models)
     found: list[str] = []
     for name, text in texts.items():
         field = fields.get(name)
@@ -80,12 +63,12 @@ def as_parameters(texts: Mapping[str, str]) -> list[str]:
     return ["--ros-args", *found] if found else []
 
 
-def run_node(name: str, arguments: list[str] | None = None) -> NoReturn:
-    """Run `edgefirst_ros.nodes.NAME` until it ends; its exit code becomes that of the command.
+def run_node(name: str, arguments: list[str]) -> NoReturn:
+    """Run `edgefirst_ros.nodes.NAME` with ROS arguments until it ends; its exit code becomes that of the command.
 
-    `arguments` are those after the verb, by default all of them. Raises EdgeFirstError as `load_node` does.
+    Raises EdgeFirstError as `load_node` does.
     """
-    raise typer.Exit(load_node(name).main(sys.argv[2:] if arguments is None else arguments))
+    raise typer.Exit(load_node(name).main(arguments))
 
 
 def load_node(name: str) -> Any:

@@ -40,6 +40,7 @@ READ = "read"
 """Verbs that read datasets: of the settings they use the limits only."""
 SET = {
     READ: f"{' or '.join(LIMITS)}, of tables and ZIPs.",
+    "play": "A setting of the player by its name, such as wait_timeout=5.",
     "group": f"split_block or split_gap, s; {' or '.join(LIMITS)}, of tables and ZIPs.",
 }
 """Help of `--set`, where it does not take any setting."""
@@ -134,11 +135,12 @@ def command_of(uses: str, function: Any) -> type[Command]:
 @cache
 def settings_of(uses: str) -> Mapping[str, SettingField]:
     """Return the settings with a tag, by name; also the limits of datasets, and of a capture what only it has."""
-    from edgefirst_ros.config import LiveSettings, Settings
+    from edgefirst_ros.config import LiveSettings, PlayerSettings, Settings
     from edgefirst_ros.config.load import setting_fields
-    from edgefirst_ros.config.values import CAPTURE
+    from edgefirst_ros.config.values import CAPTURE, PLAY
 
-    fields = setting_fields(Settings, LiveSettings) if uses == CAPTURE else setting_fields(Settings)
+    models = {CAPTURE: (Settings, LiveSettings), PLAY: (PlayerSettings,)}.get(uses, (Settings,))
+    fields = setting_fields(*models)
     return {name: field for name, field in fields.items() if uses in field.schema["verbs"] or name in LIMITS}
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import REC_ARGUMENTS, as_parameters, as_ros_arguments, run_node
+from edgefirst_ros.cli.live import REC_ARGUMENTS, as_parameters, before_ros_arguments, run_node
 from edgefirst_ros.cli.options import JOIN, texts_of
 
 
@@ -32,12 +33,12 @@ def replay(
     Exit codes: 0 complete, 1 no dataset written, 2 wrong parameter, 3 finished with loss,
     128 and more: stopped by a signal.
     """
-    from edgefirst_ros.config import Settings
-    from edgefirst_ros.config.load import setting_fields
+    from edgefirst_ros.config import ReplaySettings, Settings
 
+    recordings, ros = before_ros_arguments(arguments or (), "recordings", None)
     texts = texts_of(context)
-    texts |= {key: text for key, text in (("out", out), ("name", name)) if text}
+    listed = json.dumps(recordings, ensure_ascii=False) if recordings else None
+    texts |= {key: text for key, text in (("recordings", listed), ("out", out), ("name", name)) if text}
     texts |= {key: "true" for key, wanted in (("join", join), ("overwrite", overwrite)) if wanted}
-    lists = [key for key, field in setting_fields(Settings).items() if field.type is list]
-    rest = as_ros_arguments(arguments or [], lambda recordings: {"recordings": recordings}, lists)
-    run_node("replay", [*rest, *as_parameters(texts)])  # of parameters the last one counts
+    parameters = as_parameters(texts, Settings, ReplaySettings)
+    run_node("replay", [*ros, *parameters])  # of parameters the last one counts

@@ -2,7 +2,7 @@
 """All settings as one model: YAML files, ROS parameters and command line flags all become this."""
 
 from edgefirst_ros.config.rig import Rig, RigSensor, StreamSettings
-from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, LiveSettings, ReplaySettings, Settings
+from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, LiveSettings, PlayerSettings, ReplaySettings, Settings
 from edgefirst_ros.config.values import SECOND, Model, nanoseconds, utc_nanoseconds
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "SENSORS",
     "LiveSettings",
     "Model",
+    "PlayerSettings",
     "ReplaySettings",
     "Rig",
     "RigSensor",

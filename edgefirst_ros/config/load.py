@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from edgefirst_ros.config import SENSORS, LiveSettings, Settings
 from edgefirst_ros.errors import UsageError
 
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
 Value = bool | int | float | str | list[str]
 MOST_FAULTS = 20
 """Most faults that are explained; of further ones the number is given."""
@@ -146,9 +147,12 @@ def put(values: dict[str, Any], path: tuple[str, ...], value: object) -> None:
     values[path[-1]] = value
 
 
-def _read_texts(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return nested settings given as text by name; an unknown one keeps its name, which the model refuses."""
-    fields, values = setting_fields(Settings), dict[str, Any]()
+def read_texts(texts: Mapping[str, str], *models: type[BaseModel]) -> dict[str, Any]:
+    """Return nested settings of the models given as text by name: a list has commas, empty text unsets.
+
+    Raises UsageError for an unknown one.
+    """
+    fields, values = setting_fields(*models), dict[str, Any]()
     for name, text in texts.items():
         field = fields.get(name)
         if field is None:
@@ -178,7 +182,7 @@ def load(
     if ignored and note is not None:
         note(f"{path}: only for a capture, ignored here: {', '.join(ignored)}")
     values = {key: value for key, value in values.items() if key not in ignored}
-    given = _read_texts(texts or {}) | {key: value for key, value in options.items() if value is not None}
+    given = read_texts(texts or {}, Settings) | {key: value for key, value in options.items() if value is not None}
     for key, value in given.items():
         values[key] = _merged(values.get(key), value) if key in NESTED else value
     try:
@@ -186,6 +190,20 @@ def load(
     except ValidationError as error:
         fields = setting_fields(Settings, LiveSettings)
         raise UsageError(explain(error, str(path or ""), fields, options=given, typed=texts or ())) from None
+
+
+def load_model(
+    model: type[AnyModel], texts: Mapping[str, str], values: Mapping[str, Any] | None = None, source: str = ""
+) -> AnyModel:
+    """Return a model of the `values` in a file, on top those of `texts`.
+
+    Raises UsageError that names the wrong one, and its flag or `source`.
+    """
+    given = read_texts(texts, model)
+    try:
+        return model(**{**(values or {}), **given})
+    except ValidationError as error:
+        raise UsageError(explain(error, source, setting_fields(model), options=given, typed=given)) from None
 
 
 def _merged(below: object, above: object) -> object:
@@ -212,12 +230,12 @@ def read_values(path: Path) -> dict[str, Any]:
     content = {} if content is None else content
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise UsageError(f"{path}: settings must be `key: value` lines")
-    return _from_ros(content) if of_ros else content
+    return from_ros(content, Settings) if of_ros else content
 
 
-def _from_ros(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings from ROS parameters: names split at every dot, unset values resolved."""
-    fields, values = setting_fields(Settings), dict[str, Any]()
+def from_ros(content: Mapping[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
+    """Return settings of the models from ROS parameters: names split at every dot, unset values resolved."""
+    fields, values = setting_fields(*models), dict[str, Any]()
     parents = {".".join(field.path[:-1]): field.path[:-1] for field in fields.values()}
 
     def walk(prefix: str, part: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ class StreamSettings(Model):
     tolerance: Seconds | None = setting(
         None, "Largest time difference of a message to its frame, s; the common tolerance if unset"
     )
-    offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0, allow_inf_nan=False)
+    offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0)
     reuse: bool = setting(True, "Use a message for several frames; if false, only for the nearest one")
 
 

@@ -18,6 +18,7 @@ from edgefirst_ros.config.values import (
     CONVERT,
     FLEET,
     GROUP,
+    PLAY,
     SHOW,
     WRITING,
     Model,
@@ -113,7 +114,6 @@ class Settings(Model):
         "Samples a second, the first frame of each interval; all frames if unset",
         gt=0,
         le=1e6,
-        allow_inf_nan=False,
         option="HZ",
         changes=True,
     )
@@ -433,17 +433,13 @@ class LiveSettings(Model):
         1 << 29, "Memory for the pre-trigger, bytes; with too little a dataset begins later", ge=1 << 20
     )
     max_bytes: int = setting(0, "Size at which a new dataset begins, bytes; 0: never", ge=0, changes=True)
-    max_seconds: float = setting(
-        0.0, "Length at which a new dataset begins, s; 0: never", ge=0, allow_inf_nan=False, changes=True
-    )
+    max_seconds: float = setting(0.0, "Length at which a new dataset begins, s; 0: never", ge=0, changes=True)
     fsync: bool = setting(True, "Sync every commit to the disk, so that a power cut cannot lose it")
-    flush_interval: float = setting(1.0, "Longest time between commits, s", gt=0, le=60.0, allow_inf_nan=False)
+    flush_interval: float = setting(1.0, "Longest time between commits, s", gt=0, le=60.0)
     min_free_bytes: int = setting(
         500_000_000, "Free space on the disk at which the capture stops, bytes", ge=0, changes=True
     )
-    stale_after: float = setting(
-        5.0, "Time without a sample after which the capture is stale, s", gt=0, le=3600, allow_inf_nan=False
-    )
+    stale_after: float = setting(5.0, "Time without a sample after which the capture is stale, s", gt=0, le=3600)
     topics: Annotated[tuple[str, ...], AfterValidator(check_patterns)] = setting(
         (), "Topics that may be used, by names or regular expressions; all if empty"
     )
@@ -469,3 +465,36 @@ class ReplaySettings(Model):
     out: Place = setting("datasets", "Folder for the dataset")
     name: str | None = setting(None, "Name of the dataset; that of the recording if unset")
     overwrite: bool = setting(False, "Replace an existing dataset")
+
+
+class PlayerSettings(Model):
+    """Settings of a player."""
+
+    recording: Place | None = setting(None, "MCAP file or dataset to play", verbs=(PLAY,))
+    rate: float = setting(
+        1.0, "Seconds of the recording played in a second", verbs=(PLAY,), option="R", ge=0.01, le=100.0
+    )
+    loop: bool = setting(False, "Begin again at the end, at once and without end", verbs=(PLAY,), option="")
+    clock: bool = setting(
+        False, "Publish the time of the recording on /clock, 100 times a second; ROS 2 only", verbs=(PLAY,), option=""
+    )
+    start: float = setting(
+        0.0, "Time at the beginning of the recording to skip, s", verbs=(PLAY,), option="S", ge=0, le=1e6
+    )
+    duration: float | None = setting(
+        None, "Length of the part to play, s; to the end if unset", verbs=(PLAY,), option="S", gt=0, le=1e6
+    )
+    topics: tuple[str, ...] = setting(
+        (), "Topics to play, by their whole names or the ends of them; all if empty", verbs=(PLAY,), option="A,B"
+    )
+    wait_for_subscribers: int = setting(
+        1,
+        "Topics that must have a subscriber before the first message; 0: do not wait",
+        verbs=(PLAY,),
+        option="N",
+        ge=0,
+        le=1000,
+    )
+    wait_timeout: float = setting(
+        10.0, "Longest time to wait for subscribers, s", verbs=(PLAY,), option="S", ge=0, le=3600
+    )

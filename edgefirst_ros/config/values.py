@@ -32,8 +32,8 @@ def no_switches(values: Any) -> Any:
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
 
 
-CONVERT, FLEET, CAPTURE, SHOW, GROUP = "convert", "fleet", "capture", "show", "group"
-"""Verbs by their use of settings: convert and replay; fleet convert; capture; report and view; merge and split."""
+CONVERT, FLEET, CAPTURE, SHOW, GROUP, PLAY = "convert", "fleet", "capture", "show", "group", "play"
+"""Verbs by their use of settings: convert and replay; fleet convert; capture; report, view; merge, split; play."""
 WRITING = (CONVERT, FLEET, CAPTURE)
 """Verbs that write samples."""
 SAMPLING = (*WRITING, SHOW)
@@ -109,7 +109,7 @@ def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
 
 
 Share = Annotated[float, BeforeValidator(no_switch)]
-Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0.0, le=60.0)]
 Moment = Annotated[float | str, BeforeValidator(_moment)]
 """Seconds from the first stamp of the reference topic, or a UTC time (`utc_nanoseconds`)."""
 Topics = Annotated[tuple[str, ...] | str, BeforeValidator(topics_of)]
@@ -121,7 +121,7 @@ Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 class Model(BaseModel):
     """Base of the settings: frozen, and unknown keys are rejected."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod

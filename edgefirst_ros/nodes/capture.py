@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,6 @@ from typing import Any
 
 import rclpy
 import rclpy.task
-from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
@@ -28,12 +26,11 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
-from edgefirst_ros.dataset.names import check_name
-from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
+from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.limits import keep_buffers
-from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, diagnostics, open_node, read
+from edgefirst_ros.nodes.parameters import Diagnostics, check, convert_numbers, declare, read, running_node
 from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals
-from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState
+from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState, check_sequence
 from edgefirst_ros.sources.live import Log
 from edgefirst_ros.sources.ros import RosTransport, read_overrides
 
@@ -94,7 +91,7 @@ class CaptureNode(LifecycleNode):
         """True if the node cannot come up again."""
         convert_numbers(self, MODELS)
         self.add_on_set_parameters_callback(self._change)
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._diagnostics = Diagnostics(self)
         callback_group = ReentrantCallbackGroup()  # calls that wait for the capture must not block other services
         for verb in VERBS:
             self.create_service(Trigger, f"~/{verb}", self._answer(verb), callback_group=callback_group)
@@ -168,11 +165,7 @@ class CaptureNode(LifecycleNode):
     def _read(self) -> tuple[Settings, LiveSettings]:
         """Return the settings in the parameters; raises UsageError that names the wrong one."""
         settings, live = read(self, Settings), read(self, LiveSettings)
-        if live.sequence:
-            try:
-                check_name(live.sequence)
-            except UsageError as error:
-                raise UsageError(f"{self.get_fully_qualified_name()}: sequence: {error}") from None
+        check_sequence(live, f"{self.get_fully_qualified_name()}: ")
         return settings, live
 
     def _change(self, parameters: Sequence[Parameter]) -> SetParametersResult:
@@ -195,7 +188,7 @@ class CaptureNode(LifecycleNode):
         statuses = self.service.diagnose()
         if not rclpy.ok(context=self.context):
             return
-        self._diagnostics.publish(diagnostics(self, statuses))
+        self._diagnostics.publish(*statuses)
         self._look_for_namesake()
 
     def _look_for_namesake(self) -> None:
@@ -213,58 +206,47 @@ class CaptureNode(LifecycleNode):
 def main(arguments: Sequence[str]) -> int:
     """Run the node with ROS arguments until a signal or its shutdown; returns the exit code.
 
-    0: complete; 1: without a usable dataset; 2: wrong parameters; 3: finished with loss.
+    0: complete; 1: without a usable dataset; 3: finished with loss. Raises UsageError for wrong parameters.
     """
     keep_buffers()
     ended = threading.Event()
     catch_signals(lambda _: ended.set())
-    try:
-        node = open_node(arguments, CaptureNode)
-    except EdgeFirstError as error:
-        print(printable(f"edgefirst-ros capture: {error}"), file=sys.stderr)  # noqa: T201  without a node no logger exists
-        rclpy.try_shutdown()
-        return error.exit_code
-    executor = SingleThreadedExecutor()
-    executor.add_node(node)
-    if node.service.session.live.autostart:
-        node.come_up()
-    try:
-        while not (ended.is_set() or node.finalized):
-            executor.spin_once(timeout_sec=0.2)
-    finally:  # also where a callback fails
-        if not node.finalized:
-            node.trigger_shutdown()
-    until = time.monotonic() + 0.1
-    while time.monotonic() < until:  # answers to the request for the shutdown, or earlier ones, may still be under way
-        executor.spin_once(timeout_sec=0.02)
-    node.service.finish()
-    for publisher in node.events.values():
-        publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.try_shutdown()
-    return node.service.exit_code
+    with running_node(arguments, CaptureNode) as node:
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        if node.service.session.live.autostart:
+            node.come_up()
+        try:
+            while not (ended.is_set() or node.finalized):
+                executor.spin_once(timeout_sec=0.2)
+        finally:  # also where a callback fails
+            if not node.finalized:
+                node.trigger_shutdown()
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:  # answers to the request for the shutdown, or earlier ones, may be under way
+            executor.spin_once(timeout_sec=0.02)
+        node.service.finish()
+        for publisher in node.events.values():
+            publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
+        executor.shutdown()
+        return node.service.exit_code
 
 
 @contextlib.contextmanager
 def asking(arguments: Sequence[str]) -> Iterator[Ask]:
     """Start a node that calls the services of the capture in its namespace; raises UsageError for wrong arguments."""
-    node = open_node(arguments, partial(rclpy.create_node, "control"))
-    clients = {verb: node.create_client(Trigger, f"capture/{verb}") for verb in VERBS}
+    with running_node(arguments, partial(rclpy.create_node, "control")) as node:
+        clients = {verb: node.create_client(Trigger, f"capture/{verb}") for verb in VERBS}
 
-    def ask(verb: str) -> list[dict[str, Any]]:
-        if not clients[verb].wait_for_service(1.0):
-            return []
-        call = clients[verb].call_async(Trigger.Request())
-        rclpy.spin_until_future_complete(node, call, timeout_sec=answer_time(verb))
-        answer = call.result() if call.done() else None
-        if answer is None:
-            return []
-        told = {"success": answer.success, "message": answer.message}
-        return [json.loads(answer.message) if verb == "status" else told]
+        def ask(verb: str) -> list[dict[str, Any]]:
+            if not clients[verb].wait_for_service(1.0):
+                return []
+            call = clients[verb].call_async(Trigger.Request())
+            rclpy.spin_until_future_complete(node, call, timeout_sec=answer_time(verb))
+            answer = call.result() if call.done() else None
+            if answer is None:
+                return []
+            told = {"success": answer.success, "message": answer.message}
+            return [json.loads(answer.message) if verb == "status" else told]
 
-    try:
         yield ask
-    finally:
-        node.destroy_node()
-        rclpy.try_shutdown()

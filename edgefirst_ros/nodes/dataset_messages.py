@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +50,7 @@ OTHERS = {"/gps": FIX, "/imu": IMU, "/pose": POSE_STAMPED, "/model/boxes2d": DET
 class _Planned:
     """A message that is encoded when it is due."""
 
-    stamp: int
+    log_time: int
     topic: str
     schema: str
     make: Callable[[], Any]
@@ -73,13 +74,12 @@ class DatasetRecording:
         self.size = len(self._dataset)
         self.position = 0
 
-    def times(self) -> Iterator[int]:
-        """Yield the stamps of all messages, ns, and find the topics, without decoding."""
-        seen: dict[tuple[str, str], int] = {}
+    def walk(self) -> Iterator[_Planned]:
+        """Yield all messages without encoding them, and find the topics."""
+        seen: Counter[tuple[str, str]] = Counter()
         for planned in self._planned():
-            key = planned.topic, planned.schema
-            seen[key] = seen.get(key, 0) + 1
-            yield planned.stamp
+            seen[planned.topic, planned.schema] += 1
+            yield planned
         self.channels = {n: Channel(*key, "cdr", b"", count) for n, (key, count) in enumerate(sorted(seen.items()))}
 
     def iter_messages(self, topics: Collection[str] | None = None) -> Iterator[Message]:
@@ -89,14 +89,14 @@ class DatasetRecording:
             if topics is not None and planned.topic not in topics:
                 continue
             number = numbers[planned.topic] = numbers.get(planned.topic, -1) + 1
-            stamp = planned.stamp
-            yield Message(planned.topic, planned.schema, stamp, stamp, number, bytes(planned.make().to_bytes()))
+            at = planned.log_time
+            yield Message(planned.topic, planned.schema, at, at, number, bytes(planned.make().to_bytes()))
 
     def _planned(self) -> Iterator[_Planned]:
         for number, sample in enumerate(self._dataset.samples()):
             self.position = number + 1
             if sample.timestamp is not None:
-                yield from sorted(self._messages(sample, sample.row), key=lambda planned: planned.stamp)
+                yield from sorted(self._messages(sample, sample.row), key=lambda planned: planned.log_time)
 
     def _messages(self, sample: Sample, row: Mapping[str, Any]) -> Iterator[_Planned]:
         stamp, facts = int(row["timestamp"]), self._dataset.metadata
@@ -144,13 +144,6 @@ def open_playable(path: Path) -> Recording | DatasetRecording:
         else:
             return DatasetRecording(path)
     return open_files(path)
-
-
-def times_of(recording: Recording | DatasetRecording) -> Iterator[int]:
-    """Yield the log times of all messages, ns, in one pass through a recording, which also finds its channels."""
-    if isinstance(recording, DatasetRecording):
-        return recording.times()
-    return (message.log_time for message in recording.walk())
 
 
 # ---- messages ----------------------------------------------------------------------------------

@@ -8,9 +8,11 @@ elsewhere, and the description says so. An empty list is [""], shares are text s
 
 from __future__ import annotations
 
+import contextlib
 import reprlib
+import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import rclpy
@@ -23,7 +25,7 @@ from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-from edgefirst_ros.config.load import PAGE, SettingField, explain, nearest, put, setting_fields
+from edgefirst_ros.config.load import PAGE, SettingField, explain, from_ros, nearest, setting_fields
 from edgefirst_ros.errors import UsageError, printable
 from edgefirst_ros.pipeline.health import Status
 
@@ -64,27 +66,46 @@ def _descriptor(field: SettingField) -> ParameterDescriptor:
     return described
 
 
-def open_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> AnyNode:
-    """Start ROS 2 with ROS arguments, and return the node that `make` makes; raises UsageError for wrong arguments."""
+@contextlib.contextmanager
+def running_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> Iterator[AnyNode]:
+    """Start ROS 2 with ROS arguments, and yield the node that `make` makes; at the end, shut down.
+
+    Raises UsageError for wrong arguments.
+    """
     try:
-        rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
-        if strange := remove_ros_args(list(arguments)):
-            raise UsageError(f"unknown argument {strange[0]!r}; parameters are given by --ros-args -p NAME:=VALUE")
-        return make()
-    except (RuntimeError, ValueError, NameValidationException) as error:
-        raise UsageError(f"ROS arguments: {error}") from None
+        try:
+            rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
+            if strange := remove_ros_args(list(arguments)):
+                raise UsageError(f"unknown argument {strange[0]!r}; parameters are given by --ros-args -p NAME:=VALUE")
+            node = make()
+        except (RuntimeError, ValueError, NameValidationException) as error:
+            raise UsageError(f"ROS arguments: {error}") from None
+        try:
+            yield node
+        finally:
+            node.destroy_node()
+    finally:
+        rclpy.try_shutdown()
 
 
-def diagnostics(node: Node, statuses: Sequence[Status]) -> DiagnosticArray:
-    """Return the message on /diagnostics of some statuses."""
-    array = DiagnosticArray()
-    array.header.stamp = node.get_clock().now().to_msg()
-    for one in statuses:
-        values = [KeyValue(key=printable(key), value=printable(str(value))) for key, value in one.values.items()]
-        array.status.append(
-            DiagnosticStatus(level=bytes([one.level]), name=one.name, message=printable(one.message), values=values)
-        )
-    return array
+class Diagnostics:
+    """Publishes statuses of a node on /diagnostics."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._hardware = socket.gethostname()
+
+    def publish(self, *statuses: Status) -> None:
+        """Publish a message with some statuses."""
+        array = DiagnosticArray()
+        array.header.stamp = self._node.get_clock().now().to_msg()
+        for one in statuses:
+            values = [KeyValue(key=printable(key), value=printable(str(value))) for key, value in one.values.items()]
+            status = DiagnosticStatus(level=bytes([one.level]), name=one.name, message=printable(one.message))
+            status.hardware_id, status.values = self._hardware, values
+            array.status.append(status)
+        self.publisher.publish(array)
 
 
 def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | None = None) -> list[str]:
@@ -122,17 +143,10 @@ def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = 
 
     Raises UsageError that names the parameter, its value and the expected one.
     """
-    values: dict[str, Any] = {}
-    for field in setting_fields(model).values():
-        value = node.get_parameter(field.name).value
-        if changes and field.name in changes:
-            value = changes[field.name]
-        if value == field.default:
-            continue
-        unset = field.unset is not None and value == field.unset
-        put(values, field.path, None if unset else [v for v in value if v] if isinstance(value, list) else value)
+    values = {name: node.get_parameter(name).value for name in setting_fields(model)}
+    values |= {name: value for name, value in (changes or {}).items() if name in values}
     try:
-        return model(**values)
+        return model(**from_ros(values, model))
     except ValidationError as error:
         raise UsageError(explain(error, _place(node), setting_fields(model))) from None
 

@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import NamedTuple, Protocol
 
-from pydantic import AfterValidator, Field
-
-from edgefirst_ros.config import SECOND, Model, nanoseconds
+from edgefirst_ros.config import SECOND, PlayerSettings, nanoseconds
 from edgefirst_ros.errors import RecordingError, UsageError, counted, printable
 from edgefirst_ros.messages import Message
-from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
+from edgefirst_ros.nodes.dataset_messages import open_playable
 from edgefirst_ros.sources.live import Log
 from edgefirst_ros.sources.source import Channel
 from edgefirst_ros.streams import CUBES
@@ -146,32 +143,13 @@ def ahead(messages: Iterator[Message], stopped: Callable[[], object]) -> Iterato
             changed.notify_all()
 
 
-class PlayerSettings(Model):
-    """Parameters of a player."""
+class Outlet(NamedTuple):
+    """A topic of a recording on a bus."""
 
-    recording: Annotated[str, AfterValidator(os.path.expanduser)] = Field(
-        "", description="MCAP file or dataset to play"
-    )
-    rate: float = Field(
-        1.0, ge=0.01, le=100.0, allow_inf_nan=False, description="Seconds of the recording played in a second"
-    )
-    loop: bool = Field(False, description="Begin again at the end, at once and without end")
-    clock: bool = Field(False, description="Publish the time of the recording on /clock, 100 times a second")
-    start: float = Field(
-        0.0, ge=0, le=1e6, allow_inf_nan=False, description="Time at the beginning of the recording to skip, s"
-    )
-    duration: float | None = Field(
-        None, gt=0, le=1e6, allow_inf_nan=False, description="Length of the part to play, s; to the end if unset"
-    )
-    topics: tuple[str, ...] = Field(
-        (), description="Topics to play, by their whole names or the ends of them; all if empty"
-    )
-    wait_for_subscribers: int = Field(
-        1, ge=0, le=1000, description="Topics that must have a subscriber before the first message; 0: do not wait"
-    )
-    wait_timeout: float = Field(
-        10.0, ge=0, le=3600, allow_inf_nan=False, description="Longest time to wait for subscribers, s"
-    )
+    publish: Callable[[bytes], object]
+    """Publishes the CDR bytes of a message unchanged."""
+    is_heard: Callable[[], object]
+    """Returns whether the topic has a subscriber."""
 
 
 class PlayBus(Protocol):
@@ -181,14 +159,8 @@ class PlayBus(Protocol):
     def output(self) -> Log:
         """Where lines about the playing are written."""
 
-    def open(self, channel: Channel) -> str:
-        """Create a publisher for a channel; return why it cannot be created, or an empty text."""
-
-    def subscribed(self) -> Collection[str]:
-        """Return the topics that have a subscriber."""
-
-    def publish(self, message: Message) -> bool:
-        """Publish the CDR bytes of a message unchanged; False if its type has no publisher."""
+    def open(self, topic: str, schema: str) -> Outlet:
+        """Return an outlet for a topic and type of a recording; raises LookupError that says why there is none."""
 
     def report(self, player: Player) -> None:
         """Show how far a player is; called once a second."""
@@ -205,6 +177,8 @@ class Player:
 
     def __init__(self, settings: PlayerSettings, stopped: Callable[[], str]) -> None:
         """`stopped`: returns the name of the signal that came, else an empty text."""
+        if settings.recording is None:
+            raise UsageError("recording is not set: edgefirst-ros play REC.mcap, or -p recording:=REC.mcap")
         self.settings, self._stopped = settings, stopped
         self.recording = open_playable(Path(settings.recording))
         self.doing = "reading the recording"
@@ -214,8 +188,8 @@ class Player:
         self.passes = 0
         self.lateness = Lateness()
         self.published = 0
-        self.topics: frozenset[str] = frozenset()
-        """Topics that are published, by their names in the recording."""
+        self._outlets: Mapping[tuple[str, str], Outlet] = {}
+        """By topic, as the recording names it, and type."""
         self.skipped: dict[str, str] = {}
         """Topics of the recording that were requested and are not published -> why."""
         self._first = 0
@@ -237,14 +211,15 @@ class Player:
             if not self.settings.loop:
                 break
         self.doing = f"stopped by {self._stopped()}" if self._stopped() else "played to the end"
-        number = f"{counted(self.published, 'message')} of {counted(len(self.topics), 'topic')}"
+        number = f"{counted(self.published, 'message')} of {counted(len(self._topics), 'topic')}"
         took = f"{time.monotonic() - began:.1f} s"
         self._bus.output.info(f"{self.doing}: {number} in {took}; {self.lateness.describe()}")
 
     def _read_through(self) -> None:
         """Read through the recording, and create publishers for its topics."""
         recording, timeline, output = self.recording, None, self._bus.output
-        for at in times_of(recording):
+        for message in recording.walk():
+            at = message.log_time
             if timeline is None:
                 self._first = at
                 timeline = RunningTime(self._first)
@@ -266,20 +241,20 @@ class Player:
                 f"{self.length / SECOND:.3f} s"
             )
         opened = open_channels(self._bus, list(recording.channels.values()), self.settings.topics)
-        self.topics, self.skipped = opened
+        self._outlets, self.skipped = opened
         for topic, why in self.skipped.items():
             output.warning(printable(f"{topic} is not published, {why}"))
 
     def _wait_for_subscribers(self) -> None:
         """Wait until enough topics have subscribers and no more appear, or until the timeout."""
-        wanted = min(self.settings.wait_for_subscribers, len(self.topics))
+        wanted = min(self.settings.wait_for_subscribers, len(self._topics))
         if not wanted or self._stopped():
             return
         self.doing = "waiting for subscribers"
         until, since = time.monotonic_ns() + self.settings.wait_timeout * SECOND, time.monotonic_ns()
-        found = self._bus.subscribed()
+        found = self._subscribed()
         while (now := time.monotonic_ns()) < until and not self._stopped():
-            before, found = found, self._bus.subscribed()
+            before, found = found, self._subscribed()
             if found != before:
                 since = now
             if len(found) >= wanted and now - since >= SETTLED:
@@ -289,11 +264,18 @@ class Player:
         if len(found) < wanted and not self._stopped():
             self._bus.output.warning(f"{len(found)} of {wanted} topics have a subscriber; playing anyway")
 
+    @property
+    def _topics(self) -> set[str]:
+        return {topic for topic, _ in self._outlets}
+
+    def _subscribed(self) -> set[str]:
+        return {topic for (topic, _), outlet in self._outlets.items() if outlet.is_heard()}
+
     def _play_once(self) -> None:
         begin, duration = nanoseconds(self.settings.start), self.settings.duration
         end = FAR if duration is None else begin + nanoseconds(duration)
         timeline, pace = RunningTime(self._first), None
-        for message in ahead(self.recording.iter_messages(self.topics), self._stopped):
+        for message in ahead(self.recording.iter_messages(self._topics), self._stopped):
             elapsed = timeline.advance(message.log_time)
             if elapsed < begin:
                 self._meanwhile(timeline.newest, elapsed)
@@ -312,7 +294,10 @@ class Player:
             if self._stopped():
                 return
             self.lateness.note(time.monotonic_ns() - due)
-            self.published += self._bus.publish(message)
+            outlet = self._outlets.get((message.topic, message.schema))
+            if outlet is not None:  # a topic may have a second type that is not published
+                outlet.publish(message.data)
+                self.published += 1
 
     def _meanwhile(self, at: int, elapsed: int) -> int:
         """Show the `log_time` and the running time of now, ns, where due; return when the former is due again."""
@@ -333,29 +318,31 @@ class Player:
 
 def open_channels(
     bus: PlayBus, channels: Sequence[Channel], asked: Sequence[str]
-) -> tuple[frozenset[str], dict[str, str]]:
-    """Create publishers for the requested topics, by default all.
+) -> tuple[dict[tuple[str, str], Outlet], dict[str, str]]:
+    """Create outlets for the requested topics, by default all.
 
-    Returns the topics that are published, and why others are not. Raises UsageError for an unknown topic,
+    Returns them by topic and type, and why other topics are not published. Raises UsageError for an unknown topic,
     RecordingError without one that can be published.
     """
     for name in asked:
         if not any(_is_meant(name, channel.topic) for channel in channels):
             known = ", ".join(sorted({channel.topic for channel in channels}))
             raise UsageError(f"topics: {name!r} is not in the recording; it has {known}")
-    opened, skipped, counts = set[str](), dict[str, str](), Counter[str]()
+    outlets, skipped, counts = dict[tuple[str, str], Outlet](), dict[str, str](), Counter[str]()
     for channel in channels:
-        topic, readable = channel.topic, channel.readable and channel.schema != CUBES
-        if not asked or any(_is_meant(name, topic) for name in asked):
-            why = bus.open(channel) if readable else f"its encoding is {channel.encoding or 'unknown'}, not cdr"
-            if why:
-                counts[topic] += channel.seen
-                skipped[topic] = f"{counted(counts[topic], 'message')}: {why}"
-            else:
-                opened.add(topic)
-    if not opened:
+        topic, key = channel.topic, (channel.topic, channel.schema)
+        if key in outlets or (asked and not any(_is_meant(name, topic) for name in asked)):
+            continue
+        try:
+            if not channel.readable or channel.schema == CUBES:
+                raise LookupError(f"its encoding is {channel.encoding or 'unknown'}, not cdr")
+            outlets[key] = bus.open(*key)
+        except LookupError as error:
+            counts[topic] += channel.seen
+            skipped[topic] = f"{counted(counts[topic], 'message')}: {error}"
+    if not outlets:
         raise RecordingError("no message can be published; " + "; ".join(f"{t}: {why}" for t, why in skipped.items()))
-    return frozenset(opened), skipped
+    return outlets, skipped
 
 
 def _is_meant(name: str, topic: str) -> bool:

@@ -10,13 +10,12 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray
 from rclpy._rclpy_pybind11 import RCLError
 from rclpy.duration import Duration
 from rclpy.exceptions import NameValidationException
@@ -27,14 +26,12 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock
 
-from edgefirst_ros.config import SECOND
-from edgefirst_ros.errors import UsageError, counted, printable
-from edgefirst_ros.messages import Message
-from edgefirst_ros.nodes.parameters import check, declare, diagnostics, open_node, read
-from edgefirst_ros.nodes.play import FAR, NAP, Player, PlayerSettings, ros_name
+from edgefirst_ros.config import SECOND, PlayerSettings
+from edgefirst_ros.errors import counted, printable
+from edgefirst_ros.nodes.parameters import Diagnostics, check, declare, read, running_node
+from edgefirst_ros.nodes.play import FAR, NAP, Outlet, Player, ros_name
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.health import HealthLevel, Status
-from edgefirst_ros.sources.source import Channel
 from edgefirst_ros.streams import TF_MESSAGE
 
 CLOCK_PERIOD = 10_000_000
@@ -53,37 +50,26 @@ def main(arguments: Sequence[str]) -> int:
     """
     caught: list[str] = []
     catch_signals(lambda number: caught.append(signal.Signals(number).name))
-    try:
-        node = open_node(arguments, partial(rclpy.create_node, "player"))
+    with running_node(arguments, partial(rclpy.create_node, "player")) as node:
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         services = threading.Thread(target=executor.spin, name="services", daemon=True)
         services.start()
         try:
-            play(node, lambda: caught[0] if caught else "")
+            declare(node, PlayerSettings)
+            node.add_on_set_parameters_callback(partial(check, node, models=(PlayerSettings,), running=False))
+            settings = read(node, PlayerSettings)
+            bus = Outlets(node, clock=settings.clock)
+            player = Player(settings, lambda: caught[0] if caught else "")
+            player.play(bus)
+            bus.report(player)
+            until = time.monotonic() + LAST_WAIT
+            while not caught and time.monotonic() < until and not bus.fetched(NAP):
+                pass
         finally:
             executor.shutdown()
             services.join(1.0)
-            node.destroy_node()
-    finally:
-        rclpy.try_shutdown()
     return 0
-
-
-def play(node: Node, stopped: Callable[[], str]) -> None:
-    """Play the recording in the node's parameters until it ends, or `stopped` returns the name of a signal."""
-    declare(node, PlayerSettings)
-    node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, (PlayerSettings,), running=False))
-    settings = read(node, PlayerSettings)
-    if not settings.recording:
-        raise UsageError("recording is not set: --ros-args -p recording:=REC.mcap")
-    bus = Outlets(node, clock=settings.clock)
-    player = Player(settings, stopped)
-    player.play(bus)
-    bus.report(player)
-    until = time.monotonic() + LAST_WAIT
-    while not stopped() and time.monotonic() < until and not bus.fetched(NAP):
-        pass
 
 
 class Outlets:
@@ -92,46 +78,32 @@ class Outlets:
     def __init__(self, node: Node, *, clock: bool = False) -> None:
         self._node = node
         self.output = node.get_logger()
-        self._diagnostics = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._diagnostics = Diagnostics(node)
         self._clock = node.create_publisher(Clock, "/clock", 10) if clock else None
         self._next_clock = 0
-        self._publishers: dict[tuple[str, str], Publisher] = {}
+        self._publishers: list[Publisher] = []
         self._lacking: set[str] = set()
         """Topics that could be published if their packages were installed."""
         self._told_late = 0
 
-    def subscribed(self) -> frozenset[str]:
-        """Return the topics, by their names in ROS, that have a subscriber."""
-        return frozenset(p.topic_name for p in self._publishers.values() if p.get_subscription_count())
-
-    def open(self, channel: Channel) -> str:
-        """Create a publisher; returns why it cannot be created, or an empty text."""
-        name, key = ros_name(channel.topic), (channel.topic, channel.schema)
+    def open(self, topic: str, schema: str) -> Outlet:
+        """Create a publisher; raises LookupError that says why it cannot be created."""
+        name = ros_name(topic)
         if self._clock is not None and name == "clock":
-            return "the player's own /clock takes its place"
-        if key in self._publishers:
-            return ""
+            raise LookupError("the player's own /clock takes its place")
         try:
-            kind = message_type(channel.schema)
-            publisher = self._node.create_publisher(kind, name, profile(channel.schema))
+            publisher = self._node.create_publisher(message_type(schema), name, profile(schema))
         except (LookupError, NameValidationException, RCLError, ImportError, AttributeError) as error:
-            self._lacking.add(channel.topic)
-            return str(error.args[0] if isinstance(error, LookupError) else error).partition("\n")[0]
-        self._publishers[key] = publisher
-        if publisher.topic_name != f"/{channel.topic.removeprefix('/')}":
-            self.output.info(printable(f"{channel.topic} is published as {publisher.topic_name}"))
-        return ""
-
-    def publish(self, message: Message) -> bool:
-        """Publish the CDR bytes of a message unchanged; False for another channel of a topic."""
-        publisher = self._publishers.get((message.topic, message.schema))
-        if publisher is not None:
-            publisher.publish(message.data)
-        return publisher is not None
+            self._lacking.add(topic)
+            raise LookupError(str(error).partition("\n")[0]) from None
+        self._publishers.append(publisher)
+        if publisher.topic_name != f"/{topic.removeprefix('/')}":
+            self.output.info(printable(f"{topic} is published as {publisher.topic_name}"))
+        return Outlet(publisher.publish, publisher.get_subscription_count)
 
     def fetched(self, wait: float) -> bool:
         """True if reliable subscribers acknowledged everything; waits for the first that has not, at most `wait` s."""
-        return all(p.wait_for_all_acked(Duration(seconds=wait)) for p in self._publishers.values())
+        return all(p.wait_for_all_acked(Duration(seconds=wait)) for p in self._publishers)
 
     def show_time(self, at: int) -> int:
         """Publish the time of the recording on /clock, if due."""
@@ -167,7 +139,7 @@ class Outlets:
         level = HealthLevel.WARN if self._lacking or late.late > self._told_late else HealthLevel.OK
         name = f"{self._node.get_fully_qualified_name()}: playback"
         self._told_late = late.late
-        self._diagnostics.publish(diagnostics(self._node, [Status(level, name, words, values)]))
+        self._diagnostics.publish(Status(level, name, words, values))
 
 
 def profile(schema: str) -> QoSProfile:

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
@@ -17,7 +16,7 @@ from rclpy.node import Node
 
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, counted, printable
-from edgefirst_ros.nodes.parameters import check, declare, diagnostics, open_node, read
+from edgefirst_ros.nodes.parameters import Diagnostics, check, declare, read, running_node
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 from edgefirst_ros.pipeline.health import HealthLevel, Status
@@ -40,13 +39,14 @@ class _Report:
     """Publishes the progress of the conversion on /diagnostics and logs it."""
 
     def __init__(self, node: Node, recordings: int) -> None:
-        self._node = node
+        self._name = f"{node.get_fully_qualified_name()}: conversion"
+        self._log = node.get_logger()
         self._recordings = recordings
         self._count = 0
         self._began = time.monotonic()
         self._what, self._done, self._of = "starting", 0, 0
         self._since = self._logged = self._began
-        self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._diagnostics = Diagnostics(node)
         node.create_timer(PERIOD, self.tick, clock=Clock(clock_type=ClockType.STEADY_TIME))  # ROS time may stop
 
     def progress(self, what: str, done: int, of: int) -> None:
@@ -64,21 +64,16 @@ class _Report:
         speed = share / max(now - self._since, 1e-3)
         left = f"{(1 - share) / speed:.0f}" if speed else ""
         text = f"{self._what}: {100 * share:.0f} %" + (f", {left} s left" if left else "")
-        facts = {
-            "step": self._what,
-            "recording": f"{self._count} of {self._recordings}",
-            "percent": f"{100 * share:.1f}",
-            "percent_per_s": f"{100 * speed:.2f}",
-            "eta_s": left,
-        }
-        self._publish(HealthLevel.OK, text, facts)
+        facts = {"step": self._what, "recording": f"{self._count} of {self._recordings}", "eta_s": left}
+        facts |= {"percent": f"{100 * share:.1f}", "percent_per_s": f"{100 * speed:.2f}"}
+        self._diagnostics.publish(Status(HealthLevel.OK, self._name, text, facts))
         if now - self._logged >= LOG_EVERY:
             self._logged = now
-            self._node.get_logger().info(printable(text))
+            self._log.info(printable(text))
 
     def finished(self, outcome: Outcome) -> None:
         """Publish and log the outcome."""
-        log = self._node.get_logger()
+        log = self._log
         speed = outcome.duration / max(outcome.seconds, 1e-9)
         text = f"{counted(outcome.samples, 'sample')} in {outcome.paths.container}"
         log.info(printable(f"{text}; {outcome.seconds:.1f} s, {speed:.1f} times real time"))
@@ -97,14 +92,11 @@ class _Report:
 
     def last(self, level: HealthLevel, text: str, facts: dict[str, str]) -> None:
         """Publish a last status and wait until it is acknowledged."""
-        while not self._publisher.get_subscription_count() and time.monotonic() < self._began + FAREWELL:
+        publisher = self._diagnostics.publisher
+        while not publisher.get_subscription_count() and time.monotonic() < self._began + FAREWELL:
             time.sleep(0.02)
-        self._publish(level, text, facts)
-        self._publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
-
-    def _publish(self, level: HealthLevel, text: str, facts: dict[str, str]) -> None:
-        name = f"{self._node.get_fully_qualified_name()}: conversion"
-        self._publisher.publish(diagnostics(self._node, [Status(level, name, text, facts)]))
+        self._diagnostics.publish(Status(level, self._name, text, facts))
+        publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -115,14 +107,8 @@ def main(arguments: Sequence[str]) -> int:
     """
     caught: list[int] = []
     catch_signals(caught.append)
-    try:
-        node = open_node(arguments, partial(rclpy.create_node, "replay"))
-        try:
-            return _replay(node, caught)
-        finally:
-            node.destroy_node()
-    finally:
-        rclpy.try_shutdown()
+    with running_node(arguments, partial(rclpy.create_node, "replay")) as node:
+        return _replay(node, caught)
 
 
 def _replay(node: Node, caught: list[int]) -> int:
@@ -130,7 +116,7 @@ def _replay(node: Node, caught: list[int]) -> int:
     if ignored:
         node.get_logger().info(printable(f"only for a capture, ignored here: {', '.join(ignored)}"))
     own, settings = read(node, ReplaySettings), read(node, Settings)
-    node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, MODELS, running=False))
+    node.add_on_set_parameters_callback(partial(check, node, models=MODELS, running=False))
     report = _Report(node, len(own.recordings))
 
     def progress(what: str, done: int, of: int) -> None:

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
 from edgefirst_ros.pipeline.health import Condition, Health, Status
 from edgefirst_ros.sensors.cloud import check_form
-from edgefirst_ros.sources.live import Log, Transport
+from edgefirst_ros.sources.live import Transport
 
 VERBS = ("start", "stop", "split", "pause", "resume", "status")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,13 +76,6 @@ class VerbLog:
             self._shown = len(line) if end == "\r" else 0
 
 
-class StatusLog(Log, Protocol):
-    """Logger that also shows a status line on a terminal."""
-
-    def show(self, text: str) -> None:
-        """Show the status line, instead of the one before; empty text removes it."""
-
-
 class ServiceManager:
     """The service manager that started this process; without one it sends no messages. Source: sd_notify(3)."""
 
@@ -121,7 +114,7 @@ def _make_report(path: str, warn: Callable[[str], object]) -> None:
 
 
 def check_capture(settings: Settings, live: LiveSettings) -> None:
-    """Raise UsageError for an output folder that cannot be made, EdgeFirstError for a library that is missing."""
+    """Raise UsageError for an output folder that cannot be written, EdgeFirstError for a library that is missing."""
     check_form(settings.pcd)
     if live.report:
         need("report: true", "report", "jinja2", "plotly")
@@ -146,7 +139,7 @@ class Service:
         settings: Settings,
         live: LiveSettings,
         name: str,
-        log: StatusLog,
+        log: VerbLog,
         *,
         namespace: str = "",
         clock: Callable[[], float] | None = None,

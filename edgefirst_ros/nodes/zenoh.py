@@ -14,14 +14,13 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.config import LiveSettings, PlayerSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError
 from edgefirst_ros.limits import keep_buffers
-from edgefirst_ros.messages import Message, known_name
-from edgefirst_ros.nodes.play import FAR, Player, PlayerSettings
+from edgefirst_ros.messages import known_name
+from edgefirst_ros.nodes.play import FAR, Outlet, Player
 from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals, check_capture
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY
-from edgefirst_ros.sources.source import Channel
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
 
@@ -156,25 +155,13 @@ class _Outlets:
     def __init__(self, bus: Any) -> None:
         self._bus = bus
         self.output = VerbLog("play")
-        self._publishers: dict[tuple[str, str], Any] = {}
 
-    def open(self, channel: Channel) -> str:
-        key = channel.topic, channel.schema
+    def open(self, topic: str, schema: str) -> Outlet:
         try:
-            if key not in self._publishers:
-                self._publishers[key] = publisher_of(self._bus, *key)
+            publisher = publisher_of(self._bus, topic, schema)
         except library().ZError:
-            return f"Zenoh does not take the key {device_key(channel.topic)}"
-        return ""
-
-    def subscribed(self) -> frozenset[str]:
-        return frozenset(topic for (topic, _), one in self._publishers.items() if one.matching_status.matching)
-
-    def publish(self, message: Message) -> bool:
-        publisher = self._publishers.get((message.topic, message.schema))
-        if publisher is not None:
-            publisher.put(message.data)
-        return publisher is not None
+            raise LookupError(f"Zenoh does not take the key {device_key(topic)}") from None
+        return Outlet(publisher.put, lambda: publisher.matching_status.matching)
 
     def report(self, player: Player) -> None:
         self.output.show(player.describe())

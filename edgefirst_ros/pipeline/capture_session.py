@@ -14,10 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.config.load import explain, load, nearest, read_values, setting_fields
+from edgefirst_ros.config.load import load, load_model, nearest, read_values, setting_fields
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
@@ -38,22 +36,19 @@ def load_capture(
     if unknown := next((name for name in texts if name not in known), None):
         raise UsageError(f"--set: unknown setting {unknown[:80]!r}{nearest(unknown, known)}")
     settings = load(path, texts={name: text for name, text in texts.items() if name not in own})
-    fields = setting_fields(LiveSettings)
-    given = {
-        name: list(filter(None, text.split(","))) if fields[name].type is list else text
-        for name, text in texts.items()
-        if name in own
-    }
+    given = {name: text for name, text in texts.items() if name in own}
     values = {name: value for name, value in read_values(Path(path)).items() if name in own} if path else {}
-    try:
-        live = LiveSettings(**{**values, **given})
-        if live.sequence:
-            check_name(live.sequence)
-    except ValidationError as error:
-        raise UsageError(explain(error, str(path or ""), fields, options=given, typed=given)) from None
-    except UsageError as error:
-        raise UsageError(f"sequence: {error}") from None
+    live = load_model(LiveSettings, given, values, str(path or ""))
+    check_sequence(live, "")
     return settings, live
+
+
+def check_sequence(live: LiveSettings, place: str) -> None:
+    """Raise UsageError that begins with `place` if no dataset can have the name `sequence`."""
+    try:
+        check_name(live.sequence or "x")
+    except UsageError as error:
+        raise UsageError(f"{place}sequence: {error}") from None
 
 
 LOOK_EVERY = 0.25

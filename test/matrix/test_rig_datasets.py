@@ -33,7 +33,7 @@ from edgefirst_ros.dataset.regroup import split
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.messages import decode, header_stamp
-from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
+from edgefirst_ros.nodes.dataset_messages import open_playable
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.view.run import view
 from edgefirst_ros.sources.mcap import McapRecording
@@ -366,7 +366,7 @@ def test_a_view_logs_each_instance_in_its_place(rigged, tmp_path):
 # ---- playing -------------------------------------------------------------------------------------
 def test_each_instance_is_played_on_a_topic_of_its_own(rigged):
     recording, source = open_playable(rigged.paths.container), McapRecording(rigged.recording)
-    assert [*times_of(recording)]
+    assert [*recording.walk()]
     assert [*source.walk()]
     sent, played = {}, {}
     for message in source.iter_messages():

@@ -7,7 +7,7 @@ import pytest
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.messages import decode, header_stamp
-from edgefirst_ros.nodes.dataset_messages import DatasetRecording, open_playable, times_of
+from edgefirst_ros.nodes.dataset_messages import DatasetRecording, open_playable
 from edgefirst_ros.sources.mcap import McapRecording
 
 SMALL = {"seconds": 1.0, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
@@ -30,7 +30,7 @@ def drive(recording, tmp_path_factory):
 def played(drive):
     recording = open_playable(drive[1])
     assert isinstance(recording, DatasetRecording)
-    times = [*times_of(recording)]
+    times = [message.log_time for message in recording.walk()]
     messages = [*recording.iter_messages()]
     assert [m.log_time for m in messages] == times
     assert {c.topic: c.seen for c in recording.channels.values()} == {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def test_diagnostics(capture: Start, bench: Bench, recording: Any) -> None:
     came = [(array.header.stamp.sec, array.header.stamp.nanosec) for array in bench.diagnostics]
     assert came == sorted({*came})
     facts = values(whole)
+    assert whole.hardware_id == socket.gethostname()
     assert facts["dataset"] == "told"
     assert abs(int(facts["disk left, bytes"]) - shutil.disk_usage(node.out).free) < 1 << 30
     assert facts["clock"] == "header"

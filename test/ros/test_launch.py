@@ -23,8 +23,8 @@ from rclpy.qos import QoSProfile  # noqa: E402
 from sensor_msgs.msg import Imu  # noqa: E402
 from waiting import spin_until, wait_printed  # noqa: E402
 
+from edgefirst_ros.config import PlayerSettings  # noqa: E402
 from edgefirst_ros.config.load import setting_fields  # noqa: E402
-from edgefirst_ros.nodes.play import PlayerSettings  # noqa: E402
 
 PLAY = "play.launch.yaml"
 FILES = sorted(path.name for path in LAUNCH.glob("*.launch.*"))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from waiting import LONG, spin_until, wait_printed  # noqa: E402
 from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
 from edgefirst_ros.nodes import player  # noqa: E402
-from edgefirst_ros.nodes.dataset_messages import open_playable, times_of  # noqa: E402
+from edgefirst_ros.nodes.dataset_messages import open_playable  # noqa: E402
 from edgefirst_ros.nodes.play import ros_name  # noqa: E402
 from edgefirst_ros.nodes.player import message_type, profile  # noqa: E402
 
@@ -107,7 +108,7 @@ def test_a_dataset_is_played_as_messages_of_ros(
 ) -> None:
     path = convert(recording(**{**SMALL, "seconds": 1}), tmp_path).paths.container
     played = open_playable(path)
-    assert [*times_of(played)]
+    assert [*played.walk()]
     expected: dict[str, list[bytes]] = {}
     for message in played.iter_messages():
         if message.topic not in expected:
@@ -156,6 +157,7 @@ def test_loop_diagnostics_and_late_subscribers(
     at, _ = zip(*listener.got["/imu"], strict=True)
     passes = np.array(at[: len(at) // len(once) * len(once) : len(once)])  # the first message of each
     assert none_early(passes, np.arange(len(passes)) * 0.95 / 4, began)  # the last message of a second comes before it
+    assert {array.status[0].hardware_id for array in told} == {socket.gethostname()}
     values = {pair.key: pair.value for pair in told[-1].status[0].values}
     assert values["rate"] == "4"
     assert int(values["passes"]) >= 1
