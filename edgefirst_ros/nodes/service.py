@@ -123,6 +123,8 @@ def check_capture(settings: Settings, live: LiveSettings) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"out: {live.out}: cannot be made: {error.strerror}; name another folder") from None
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise UsageError(f"out: {live.out}: its user or disk allows no writing; name another folder")
 
 
 class Service:

@@ -142,6 +142,14 @@ def test_what_may_not_be_read_is_an_error_of_validate(ours, here):
     assert ours(here, "validate", "data.zip") == (1, "")
 
 
+def test_a_capture_into_a_folder_that_may_not_be_written_ends_at_once(ours, here):
+    pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
+    before = state(here)
+    code, text = ours(here, "capture", "--zenoh", "tcp/127.0.0.1:9", "-o", "closed")
+    assert (code, text) == (2, "edgefirst-ros: out: closed: its user or disk allows no writing; name another folder\n")
+    assert state(here) == before
+
+
 def test_settings_that_may_not_be_read(ours, here):
     (here / "settings.yaml").chmod(0o600)
     code, text = ours(here, "convert", "r.mcap", "-o", "out", "--config", "settings.yaml")
