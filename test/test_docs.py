@@ -290,6 +290,7 @@ def test_no_option_is_invented():
     whole = {"--install-completion"}  # of the command itself
     foreign |= {"--no-deps", "--user"}  # of pip
     foreign |= {"--exclude", "--partial", "--qos-profile-overrides-path"}  # of rsync and rosbag2
+    foreign |= {"--show-args", "--share"}  # of ros2
     foreign |= {"--annotations", "--images", "--annotation-set-id", "--dataset-name", "--monitor", "--description"}
     foreign |= {"--out", "--version", "--system", "--now"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", EVERYTHING)) <= known | foreign | whole
