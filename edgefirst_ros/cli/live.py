@@ -37,7 +37,7 @@ def before_ros_arguments(arguments: Sequence[str], expected: str, most: int | No
     plain = list(itertools.takewhile(lambda one: one != "--ros-args", arguments))
     wrong = [one for one in plain if one.startswith("-")] or (plain[most:] if most is not None else [])
     if wrong:
-        more = "; --set NAME=VALUE sets what has no option" if wrong[0].startswith("-") else ""
+        more = "; for other settings use --set NAME=VALUE" if wrong[0].startswith("-") else ""
         raise UsageError(f"expected {expected}, got {wrong[0]!r}{more}; arguments of a ROS 2 node follow --ros-args")
     return plain, list(arguments[len(plain) :])
 

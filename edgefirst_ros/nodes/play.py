@@ -160,7 +160,7 @@ class PlayBus(Protocol):
         """Where lines about the playing are written."""
 
     def open(self, topic: str, schema: str) -> Outlet:
-        """Return an outlet for a topic and type of a recording; raises LookupError that says why there is none."""
+        """Return an outlet for a topic and type of a recording; raises LookupError with the reason where it cannot."""
 
     def report(self, player: Player) -> None:
         """Show how far a player is; called once a second."""

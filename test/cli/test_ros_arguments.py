@@ -84,7 +84,7 @@ def test_help_of_replay_lists_what_it_accepts(call):
     [
         (["play", "a", "b"], "expected one recording, got 'b'; arguments of a ROS 2 node follow --ros-args"),
         (["play", "a", "-x", "1"], "expected one recording, got '-x'"),
-        (["play", "a", "--jobs=3"], "expected one recording, got '--jobs=3'; --set NAME=VALUE sets what has no option"),
+        (["play", "a", "--jobs=3"], "expected one recording, got '--jobs=3'; for other settings use --set NAME=VALUE"),
         (["replay", "a", "--lookahead", "3"], "expected recordings, got '--lookahead'"),
         (["capture", "a"], "expected options, got 'a'"),
         (["play", "a", "--zenoh", "peer", "--rate", "0"], "--rate: expected a number at least 0.01, at most 100, got"),
