@@ -27,7 +27,7 @@ from edgefirst_ros.sources.topics import (
     late_parts,
     namespace_of,
 )
-from edgefirst_ros.streams import TILED, VIDEO
+from edgefirst_ros.streams import TF_MESSAGE, TILED, VIDEO
 
 
 class Settling:
@@ -115,7 +115,7 @@ class TopicState:
     reliable: bool = False
     """True if the transport retransmits lost messages."""
     mixed: str = ""
-    """Other types of its publishers, in words; empty without any."""
+    """Other types, or a number, of its publishers, in words; empty for one publisher."""
     fault: str = ""
     """Why no message can come, in words; empty if one can."""
     withdrawn: bool = False
@@ -338,6 +338,9 @@ class LiveSource:
         if not self._transport.listen(state, partial(self._arrive, state), once=as_topic in self._roles.statics):
             return
         self.states[name] = state
+        if state.publishers > 1 and as_topic not in self._roles.statics and schema != TF_MESSAGE:
+            more = f"{state.publishers} publishers send on it, so their messages are mixed"
+            mixed = "; ".join(filter(None, [mixed, f"{more}; one that was killed still counts for some seconds"]))
         if mixed and mixed != state.mixed:
             self._log.warning(f"{name}: {mixed}")
         state.mixed = mixed

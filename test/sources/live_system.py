@@ -16,6 +16,7 @@ class System:
         self.came = []
         self.log = []
         self.closed = 0
+        self.publishers = 1
 
     # ---- a transport -----------------------------------------------------------------------
     def look(self, expected):
@@ -23,7 +24,7 @@ class System:
 
     def listen(self, state, arrive, *, once):
         self.arrive[state.name] = arrive
-        state.heard_of(1)
+        state.heard_of(self.publishers)
         return True
 
     def close(self):

@@ -98,6 +98,25 @@ def test_a_topic_of_another_type_has_no_part_and_is_told_once(settings):
     assert source.unused == dict([told.split(": ", 1)])
 
 
+def test_several_publishers_of_a_sensor_are_told_once_and_those_of_transforms_are_not(settings):
+    system = System({CAMERA: VIDEO, "/tf_static": TRANSFORM})
+    source = system.source(settings)
+    source.refresh(0.0)
+    assert system.log == []
+    system.publishers = 2
+    for now in (1.0, 2.0):
+        source.refresh(now)
+    ((level, told),) = system.log
+    assert (level, told.partition(";")[0]) == (
+        "warning",
+        f"{CAMERA}: 2 publishers send on it, so their messages are mixed",
+    )
+    assert source.states[CAMERA].mixed
+    system.publishers = 1
+    source.refresh(3.0)
+    assert not source.states[CAMERA].mixed
+
+
 def test_results_of_the_older_form_come_late_and_those_of_the_newer_one_too_late(settings):
     system = System({CAMERA: VIDEO})
     source = system.source(settings)
