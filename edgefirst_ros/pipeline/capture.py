@@ -146,8 +146,9 @@ class Capture:
         on_event: Callable[[str], object],
         results: Results | None = None,
         namespace: str = "",
+        on_fault: Callable[[str], object] | None = None,
     ) -> None:
-        """`on_event` is called with a line about each event.
+        """`on_event` is called with a line about each event, `on_fault` with one about each dataset that fails.
 
         `results`: those of earlier captures of the session, which are continued. `namespace`: that of the capture, for
         the metadata of its datasets.
@@ -157,7 +158,7 @@ class Capture:
         self._live = live
         self._roles = roles
         self._host = safe_name(live.host or host)
-        self._on_event = on_event
+        self._on_event, self._on_fault = on_event, on_fault or on_event
         self._namespace = namespace
         self._sequence = live.sequence or None
         """Name of the next dataset; None: by host and time."""
@@ -349,7 +350,7 @@ class Capture:
         while self._completing and self._completing[0].done():
             done = self._completing.popleft().result()
             self.results.add(done)
-            self._on_event(done.text)
+            (self._on_fault if done.failure else self._on_event)(done.text)
 
     def _fail(self, error: Exception) -> None:
         """End the dataset because of an error, and report it; messages are still received.
@@ -358,7 +359,7 @@ class Capture:
         """
         reason = describe_error(error)
         self.results.fail(reason)
-        self._on_event(f"the dataset ends here: {reason}")
+        self._on_fault(f"the dataset ends here: {reason}")
         paused = isinstance(self._current, _Recording) and self._current.paused
         self._end()
         if is_full(error):

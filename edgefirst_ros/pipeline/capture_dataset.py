@@ -150,8 +150,9 @@ class CaptureDataset:
         if paths is None:
             return Completed(f"dataset {self.sequence} has no sample and is not kept", lossy, refused)
         notes = self._output.facts.calibration.notes
-        text = "; ".join([f"dataset {paths.container} is complete: {counted(self.samples, 'sample')}", *notes])
         loss = {topic: dict(reasons) for topic, reasons in self._counts.lost.items()}
+        lost = [f"{topic}: {n} {why}" for topic, reasons in loss.items() for why, n in reasons.items()]
+        text = "; ".join([f"dataset {paths.container} is complete: {counted(self.samples, 'sample')}", *lost, *notes])
         return Completed(text, lossy, refused, container=str(paths.container), samples=self.samples, loss=loss)
 
     def _finish(self) -> DatasetPaths | None:

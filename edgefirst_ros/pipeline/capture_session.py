@@ -187,7 +187,8 @@ class CaptureSession:
             self._log.warning(note)
         live = self.live.model_copy(update={"sequence": None}) if self._named else self.live
         self._named = True
-        capture = Capture(self.settings, live, roles, self._host, self._log.info, self._results, self._namespace)
+        log, name = self._log, self._namespace
+        capture = Capture(self.settings, live, roles, self._host, log.info, self._results, name, log.error)
         source = LiveSource(self._transport, self.settings, roles, capture.put, self._log)
         self._current = _Capturing(capture, source)
         if waiting.wanted is not None:

@@ -221,6 +221,15 @@ def test_a_disk_that_is_too_full_is_told_and_the_exit_code_says_that_nothing_is_
     assert drive.session.exit_code == 1
 
 
+def test_a_dataset_that_fails_is_an_error_in_the_log(drive):
+    drive.begin()
+    drive.play()
+    capture = drive.session._current.capture
+    capture._order(lambda: capture._fail(OSError("planted")))
+    assert [text for level, text in drive.system.log if level == "error"] == ["the dataset ends here: OSError: planted"]
+    drive.session.deactivate()
+
+
 def test_what_goes_wrong_at_the_end_is_an_error_in_the_log(recording, tmp_path, monkeypatch):
     """The clock is chosen as it ends, and no dataset begins before."""
     monkeypatch.setattr(clock, "LISTEN", 1 << 62)
@@ -249,8 +258,11 @@ def test_messages_lost_on_the_way_are_a_loss(drive):
     drive.messages = [m for n, m in enumerate(drive.messages) if m.topic != CAMERA or n % 10]
     drive.play()
     drive.session.deactivate()
-    assert len(drive.session.status()["finished"]) == 1
+    (dataset,) = drive.session.status()["finished"]
     assert drive.session.exit_code == 3
+    (told,) = [text for _, text in drive.system.log if text.startswith(f"dataset {dataset} is complete: ")]
+    (outcome,) = drive.session.outcomes
+    assert [f"{CAMERA}: {n} {why}" for why, n in outcome["loss"][CAMERA].items()] == told.split("; ")[1:]
 
 
 def test_what_an_earlier_capture_left_is_completed_beside(drive, monkeypatch):
