@@ -151,7 +151,7 @@ class CaptureDataset:
             return Completed(f"dataset {self.sequence} has no sample and is not kept", lossy, refused)
         notes = self._output.facts.calibration.notes
         loss = {topic: dict(reasons) for topic, reasons in self._counts.lost.items()}
-        lost = [f"{topic}: {n} {why}" for topic, reasons in loss.items() for why, n in reasons.items()]
+        lost = [f"{topic}: {n} {why}" for topic, reasons in sorted(loss.items()) for why, n in reasons.items()]
         text = "; ".join([f"dataset {paths.container} is complete: {counted(self.samples, 'sample')}", *lost, *notes])
         return Completed(text, lossy, refused, container=str(paths.container), samples=self.samples, loss=loss)
 
