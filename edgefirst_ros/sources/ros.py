@@ -173,7 +173,7 @@ class RosTransport(Transport):
 
         callback = numbered if hasattr(RosSubscription, "CallbackType") else plain  # Humble passes only the message
 
-        state.reliable = reliable
+        state.reliable = reliable and qos.reliability == ReliabilityPolicy.RELIABLE
         handle = self._node.create_subscription(kind, state.name, callback, qos, raw=True)
         self.subscriptions[state.name] = Subscription(handle, kept)
 

@@ -67,6 +67,17 @@ def test_the_reliability_of_a_subscription_is_that_of_its_publishers(node):
     transport.close()
 
 
+def test_an_override_of_the_reliability_is_what_the_status_has(node):
+    node.create_publisher(String, "/said", QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE))
+    for reliability, reliable in ((None, True), (ReliabilityPolicy.BEST_EFFORT, False)):
+        transport = RosTransport(node, 10, {"/said": {"reliability": reliability}} if reliability else {})
+        state = TopicState("/said", "/said", "std_msgs/msg/String")
+        assert transport.listen(state, nobody, once=False)
+        (info,) = node.get_subscriptions_info_by_topic("/said")
+        assert (info.qos_profile.reliability == ReliabilityPolicy.RELIABLE, state.reliable) == (reliable, reliable)
+        transport.close()
+
+
 def test_a_type_that_is_not_installed_is_a_fault_that_is_told_once(node, monkeypatch):
     transport, told = RosTransport(node, 10), []
     monkeypatch.setattr(transport._log, "error", told.append)
