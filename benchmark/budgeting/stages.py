@@ -26,7 +26,8 @@ from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
 from edgefirst_ros.sensors.video.reader import VideoReader
-from edgefirst_ros.sources.mcap import McapRecording, sha256
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.source import sha256
 from edgefirst_ros.streams import CLOUD, CUBE
 from edgefirst_ros.synthetic import START
 

@@ -16,8 +16,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted
 from edgefirst_ros.pipeline.facts import making
 from edgefirst_ros.sensors.pictures import ffmpeg_version
 from edgefirst_ros.sources.inputs import RecordingInput
-from edgefirst_ros.sources.mcap import sha256
-from edgefirst_ros.sources.mcap_walk import open_recording
+from edgefirst_ros.sources.source import open_recording, sha256
 
 if TYPE_CHECKING:  # loaded only with an unfinished dataset, which most conversions do not find
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset

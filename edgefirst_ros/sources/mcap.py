@@ -8,10 +8,9 @@ import io
 import itertools
 import os
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from queue import Queue
@@ -20,27 +19,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.mcap_walk import (
     LATEST,
     MESSAGE_HEAD,
     Chunk,
     McapWalk,
-    Repeats,
     messages,
-    open_raw,
-    open_recording,
     read_messages,
     split_message,
     unpack,
 )
 from edgefirst_ros.sources.order import FileOrder, recorded_order
-from edgefirst_ros.sources.source import Channel, RecordedFile, Recording, in_span, join_channels, type_wanted
+from edgefirst_ros.sources.source import Channel, FileRecording, Repeats, in_span, open_raw, open_recording
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
 
 _BLOCK = 1 << 20
 _WAITING = 16
@@ -113,100 +107,44 @@ class HashedFile(io.BufferedReader):
             self._digest.update(block)
 
 
-def sha256(path: Path) -> str:
-    """Return the hash of a recording that is not walked, as hex digits. Raises RecordingError."""
-    with open_recording(path) as file:
-        try:
-            digest = hashlib.sha256()
-            while block := file.read(_BLOCK):
-                digest.update(block)
-            return digest.hexdigest()
-        except OSError as error:
-            raise RecordingError(f"{path}: cannot be read: {error}") from error
-
-
 HELD_CHUNKS = 64 << 20
 """Bytes of unpacked chunks held while a recording that is out of order is sorted."""
-
-
-@dataclass(slots=True)
-class _File:
-    """One file of a recording, and its facts of the first pass."""
-
-    path: Path
-    walk: McapWalk
-    size: int = 0
-    sha256: str | None = None
 
 
 class _Place(NamedTuple):
     """A chunk, its file, and the ids of the wanted channels in that file."""
 
-    file: _File
+    file: McapWalk
     chunk: Chunk
     wanted: frozenset[int]
 
 
-class McapRecording(Recording):
-    """One MCAP file, or several that are parts of one recording, in order: a `Recording`.
+class McapRecording(FileRecording):
+    """MCAP files: a `Recording`.
 
     `walk()` reads everything once, checks every chunk, and stores the channels in `channels`, and the damage in
     `files`. `iter_messages()` then reads the messages of some topics in recorded order, any number of times; it first
     walks the rest. The border between two files cuts no message.
-    Owns: one thread at a time; do not call `walk()` while another one reads.
     """
 
-    def __init__(
-        self, path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False, more: Iterable[Path] = ()
-    ) -> None:
-        """`more`: the files after the first; `hashed`: `walk()` makes the SHA-256 of each file on its way."""
-        self.path = path
-        self._paths = (path, *more)
-        self._hashed = hashed
-        self._largest = limits.chunk_bytes
-        self._files: list[_File] = []
-
-    @property
-    def files(self) -> Sequence[RecordedFile]:
-        return [RecordedFile(file.path, file.walk.size, file.sha256, file.walk.damage) for file in self._files]
-
-    @property
-    def size(self) -> int:
-        return sum(file.walk.size or file.size for file in self._files)
-
-    @property
-    def position(self) -> int:
-        return sum(file.walk.position for file in self._files)
+    _files: Sequence[McapWalk]
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        if len(self._files) == 1:
-            return self._files[0].walk.channels
-        return join_channels(file.walk.channels for file in self._files)
+        return self._files[0].channels if len(self._files) == 1 else super().channels
 
-    @property
-    def repeated(self) -> Counter[str]:
-        return sum((file.walk.repeated for file in self._files), Counter())
+    def _begin(self, repeats: Repeats | None) -> Sequence[McapWalk]:
+        order = FileOrder()
+        return [McapWalk(path, number, repeats, order, self._largest) for number, path in enumerate(self._paths)]
 
-    def walk(self) -> Iterator[Message]:
-        """Read the recording from start to end and yield every CDR message once, in file order.
-
-        A message that two files have is yielded once.
-        Raises RecordingError where a file cannot be opened or is not a MCAP file.
-        """
-        order, repeats = FileOrder(), Repeats() if len(self._paths) > 1 else None
-        self._files = [
-            _File(path, McapWalk(self._largest, number, order, repeats), _size(path))
-            for number, path in enumerate(self._paths)
-        ]
-        for file in self._files:
-            if not self._hashed:
-                with open_recording(file.path) as opened:
-                    yield from file.walk.messages(opened, file.path)
-                continue
-            with HashedFile(open_raw(file.path)) as hashed:
-                yield from file.walk.messages(hashed, file.path, hashed.walked)
-                file.sha256 = hashed.sha256()
+    def _walk(self, file: McapWalk) -> Iterator[Message]:
+        if not self._hashed:
+            with open_recording(file.path) as opened:
+                yield from file.messages(opened)
+            return
+        with HashedFile(open_raw(file.path)) as hashed:
+            yield from file.messages(hashed, hashed.walked)
+            file.sha256 = hashed.sha256()
 
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
@@ -217,18 +155,12 @@ class McapRecording(Recording):
         other (`order_topic`). Between topics it is file order, or that of `log_time` where the files are out of order.
         Raises RecordingError where a file cannot be read, or has changed since it was walked.
         """
-        if not self._files or not self._files[-1].walk.complete:
-            for _ in self.walk():
-                pass
+        self._finish_walk()
         places = []
         for file in self._files:
-            wanted = frozenset(
-                number
-                for number, c in file.walk.channels.items()
-                if c.readable and type_wanted(topics, c.topic, c.schema)
-            )
-            places += [_Place(file, c, wanted) for c in file.walk.chunks if c.contents.counts.keys() & wanted]
-        if self._files[0].walk.order.is_recorded_order:
+            wanted = file.wanted(topics)
+            places += [_Place(file, c, wanted) for c in file.chunks if c.contents.counts.keys() & wanted]
+        if self._files[0].order.is_recorded_order:
             found = self._file_order(place for place in places if place.chunk.contents.overlaps(start, end))
         else:
             found = self._sorted(places, start, end)
@@ -241,8 +173,8 @@ class McapRecording(Recording):
                 for place in mine:
                     left += place.chunk.contents.of(place.wanted)
                     for head, body in read_messages(opened, place.chunk, place.wanted, self._largest):
-                        message = file.walk.message(head, body)
-                        if not file.walk.is_repeated(message):
+                        message = file.message(head, body)
+                        if not file.is_repeated(message):
                             left -= 1
                             yield message
         self._complete(left)
@@ -266,7 +198,7 @@ class McapRecording(Recording):
                 while len(held) > 1 and sum(map(len, held.values())) > HELD_CHUNKS:
                     held.popitem(last=False)
             held.move_to_end(number)
-            yield places[number].file.walk.message(*split_message(held[number], int(at), int(length)))
+            yield places[number].file.message(*split_message(held[number], int(at), int(length)))
 
     def _unpack(self, place: _Place) -> bytes:
         with open_recording(place.file.path) as opened, _unchanged(place.file.path):
@@ -275,12 +207,12 @@ class McapRecording(Recording):
     def _index(self, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
         fields = ["topic", "file", "sequence", "log", "chunk", "at", "length"]
         kind = np.dtype(list(zip(fields, ("u4", "u4", "u4", "u8", "u4", "u4", "u4"), strict=True)))
-        names = {place.file.walk.channels[number].topic for place in places for number in place.wanted}
+        names = {place.file.channels[number].topic for place in places for number in place.wanted}
         topics = {topic: number for number, topic in enumerate(sorted(names))}
         parts = []
         for number, place in enumerate(places):
             data = self._unpack(place)
-            walk, found = place.file.walk, []
+            walk, found = place.file, []
             for channel, at, length in messages(data, place.wanted):
                 _, sequence, log, _ = MESSAGE_HEAD.unpack_from(data, at)
                 if not walk.repeated or not walk.is_repeated(walk.message(*split_message(data, at, length))):
@@ -296,11 +228,3 @@ def _unchanged(path: Path) -> Iterator[None]:
         yield
     except ValueError as error:
         raise RecordingError(f"{path}: changed while it was read: {error}") from error
-
-
-def _size(path: Path) -> int:
-    """Return the size of a file in bytes, for progress; 0 if unknown."""
-    try:
-        return path.stat().st_size
-    except (OSError, ValueError):
-        return 0

@@ -3,25 +3,21 @@
 
 from __future__ import annotations
 
-import io
 import re
 import struct
-from array import array
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import numpy as np
 from mcap.opcode import Opcode
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.order import FileOrder
-from edgefirst_ros.sources.source import Channel, Damage, Definitions
+from edgefirst_ros.sources.source import Channel, Damage, Definitions, RecordedFile, Repeats
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
@@ -57,7 +53,7 @@ class Contents:
         return sum(self.counts[channel] for channel in self.counts.keys() & channels)
 
     def overlaps(self, start: int | None, end: int | None) -> bool:
-        """True if a message may are in the span from `start` to before `end`, ns; None: no limit."""
+        """True if a message may be in the span from `start` to before `end`, ns; None: no limit."""
         return (start is None or self.last >= start) and (end is None or self.first < end)
 
 
@@ -88,29 +84,6 @@ class ChunkHead(NamedTuple):
     def agrees(self) -> bool:
         """True if its two lengths agree, so that the next record can be found by them."""
         return self.length == self.size + self.packed
-
-
-def open_recording(path: Path) -> io.BufferedReader:
-    """Open a recording as a buffered file. Raises RecordingError if it does not exist or cannot be read."""
-    return io.BufferedReader(open_raw(path), 1 << 16)
-
-
-def open_raw(path: Path) -> io.FileIO:
-    """Open a recording without a buffer. Raises as `open_recording`."""
-    try:
-        if not path.is_file():
-            found = (
-                "is a directory"
-                if path.is_dir()
-                else "no such file or directory"
-                if not path.exists()
-                else "is not a file"
-            )
-            raise RecordingError(f"{path}: {found}; expected an MCAP recording")
-        return io.FileIO(path)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise RecordingError(f"{path}: cannot be opened: {why}") from error
 
 
 def chunk_head(data: bytes) -> ChunkHead | None:
@@ -287,77 +260,24 @@ LATEST = 4_000_000_000_000_000_000
 """ns, in the year 2096: later stamps are clamped to it, so that differences fit into 64 bits."""
 
 
-def key_of(message: Message) -> int:
-    """Return a number of 64 bits that represents topic, `log_time` and bytes of a message."""
-    return hash((message.topic, message.log_time, len(message.data), zlib_ng.crc32(message.data)))
+class McapWalk(RecordedFile):
+    """One walk through a file from start to end, and its results: channels, chunks, damage, order."""
 
-
-class Repeats:
-    """Finds messages that an earlier file of the recording has too: with equal topic, `log_time` and bytes.
-
-    It takes 8 bytes a message. Owns: the thread that walks.
-    """
-
-    def __init__(self) -> None:
-        self._file = 0
-        self._here = array("q")
-        """Keys of the messages of this file."""
-        self._earlier = np.empty(0, np.int64)
-        """Sorted keys of the messages of the files before it."""
-        self._newest = -1
-        self._newest_earlier = -1
-        """Latest `log_time` of this file, and of those before it, ns."""
-
-    def find(self, message: Message) -> int | None:
-        """Note the next message; return its key if an earlier file has it, else None."""
-        if message.file != self._file:
-            self._file, self._newest_earlier = message.file, max(self._newest, self._newest_earlier)
-            self._earlier = np.sort(np.concatenate([self._earlier, np.frombuffer(self._here, np.int64)]))
-            self._here = array("q")
-        key = key_of(message)
-        if message.log_time <= self._newest_earlier:
-            place = int(self._earlier.searchsorted(key))
-            if place < len(self._earlier) and self._earlier[place] == key:
-                return key
-        self._here.append(key)
-        self._newest = max(self._newest, message.log_time)
-        return None
-
-
-class McapWalk:
-    """One walk through a file from start to end, and its results: channels, chunks, damage, order.
-
-    `largest`: bytes of the largest chunk, unpacked, or message outside of one that is read. `number`: which file of
-    its recording it is; `order`: that of the files before it; `repeats`: the messages of the files before it, which are
-    not used again.
-    Owns: the thread that walks; once `complete` any thread may read.
-    """
-
-    def __init__(
-        self, largest: int, number: int = 0, order: FileOrder | None = None, repeats: Repeats | None = None
-    ) -> None:
+    def __init__(self, path: Path, number: int, repeats: Repeats | None, order: FileOrder, largest: int) -> None:
+        """`order`: that of the files before it; `largest`: most bytes of a chunk, or of a message outside of one."""
+        super().__init__(path, number, repeats)
         self._largest = largest
-        self.number = number
-        """Which file of its recording it is."""
-        self._repeats = repeats
-        self.repeated = Counter[str]()
-        """{topic: messages that an earlier file has too}."""
-        self._again: set[int] = set()
         self._definitions = Definitions()
         self.channels = self._definitions.channels
-        self.damage: list[Damage] = []
-        self.size = 0
-        self.position = 0
         self.ended = False
         """True if the file says that its data ends there."""
-        self.complete = False
         self.chunks: list[Chunk] = []
-        self.order = order if order is not None else FileOrder()
+        self.order = order
         self._certain = len(MAGIC)
         """Where the last chunk or message ends that can be relied on: from here on the next one is looked for."""
         self._unknown: set[int] = set()
 
-    def messages(self, file: BinaryIO, path: Path, reach: Callable[[int], None] | None = None) -> Iterator[Message]:
+    def messages(self, file: BinaryIO, reach: Callable[[int], None] | None = None) -> Iterator[Message]:
         """Yield every message once, in CDR and file order; raises RecordingError where it is not a MCAP file.
 
         `reach` is reported the offset of every record before it is read.
@@ -366,10 +286,10 @@ class McapWalk:
         file.seek(0)
         start = file.read(len(MAGIC))
         if not self.size:
-            raise RecordingError(f"{path}: the file is empty; expected an MCAP recording")
+            raise RecordingError(f"{self.path}: the file is empty; expected an MCAP recording")
         if start != MAGIC:
             raise RecordingError(
-                f"{path}: not an MCAP recording: it begins with {start[:8]!r}, not with the MCAP magic"
+                f"{self.path}: not an MCAP recording: it begins with {start[:8]!r}, not with the MCAP magic"
             )
         self.position = len(MAGIC)
         while self.position < self.size:
@@ -390,10 +310,6 @@ class McapWalk:
         stamps = min(log_time, LATEST), min(publish_time, LATEST)
         body = body if channel.convert is None else channel.convert(body)
         return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition, self.number)
-
-    def is_repeated(self, message: Message) -> bool:
-        """True if an earlier file of the recording has the same message, as the walk found."""
-        return bool(self._again) and key_of(message) in self._again
 
     def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
         """Handle the record at `position`; returns how far it is to the next one, 0 at the end of the data."""
@@ -509,15 +425,13 @@ class McapWalk:
                     self._damaged(position, f"a message record of {length} bytes")
                     continue
                 number = data[at] | data[at + 1] << 8
-                channel = self.channels.get(number) or self._repeated(file, number, position)
+                channel = self.channels.get(number) or self._find_definition(file, number, position)
                 if channel is not None:
                     channel.seen += 1
                     head, body = split_message(data, at, length)
                     if channel.readable:
                         message = self.message(head, body)
-                        if self._repeats is not None and (again := self._repeats.find(message)) is not None:
-                            self._again.add(again)
-                            self.repeated[channel.topic] += 1
+                        if not self.note(message):
                             continue
                         self.order.note(channel.topic, self.number, *head[1:3])
                         contents.note(number, message.log_time)
@@ -526,7 +440,7 @@ class McapWalk:
                 self._define(opcode, data[at : at + length], position)
         return end
 
-    def _repeated(self, file: BinaryIO, number: int, position: int) -> Channel | None:
+    def _find_definition(self, file: BinaryIO, number: int, position: int) -> Channel | None:
         """Return a channel whose definition was in a damaged part: a whole file repeats them at its end."""
         if number in self._unknown:
             return None

@@ -3,14 +3,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import struct
+from abc import abstractmethod
+from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from mcap.opcode import Opcode
+from zlib_ng import zlib_ng
 
+from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources.protobuf import PROTOBUF, open_converter
 
@@ -101,15 +111,68 @@ class Damage(NamedTuple):
         return plain if self.loss else {**plain, "loss": False}
 
 
-class RecordedFile(NamedTuple):
-    """One file of a recording."""
+def key_of(message: Message) -> int:
+    """Return a number of 64 bits that represents topic, `log_time` and bytes of a message."""
+    return hash((message.topic, message.log_time, len(message.data), zlib_ng.crc32(message.data)))
+
+
+class Repeats:
+    """Finds messages that an earlier file of the recording has too: with equal topic, `log_time` and bytes.
+
+    It takes 8 bytes a message. Owns: the thread that walks.
+    """
+
+    def __init__(self) -> None:
+        self._file = 0
+        self._here = array("q")
+        """Keys of the messages of this file."""
+        self._earlier = np.empty(0, np.int64)
+        """Sorted keys of the messages of the files before it."""
+        self._newest = -1
+        self._newest_earlier = -1
+        """Latest `log_time` of this file, and of those before it, ns."""
+
+    def find(self, message: Message) -> int | None:
+        """Note the next message; return its key if an earlier file has it, else None."""
+        if message.file != self._file:
+            self._file, self._newest_earlier = message.file, max(self._newest, self._newest_earlier)
+            self._earlier = np.sort(np.concatenate([self._earlier, np.frombuffer(self._here, np.int64)]))
+            self._here = array("q")
+        key = key_of(message)
+        if message.log_time <= self._newest_earlier:
+            place = int(self._earlier.searchsorted(key))
+            if place < len(self._earlier) and self._earlier[place] == key:
+                return key
+        self._here.append(key)
+        self._newest = max(self._newest, message.log_time)
+        return None
+
+
+@dataclass(eq=False)
+class RecordedFile:
+    """One file of a recording, and what a walk through it found.
+
+    Owns: the thread that walks; once `complete` any thread may read.
+    """
 
     path: Path
-    size: int
-    """Size in bytes."""
-    sha256: str | None
-    """Hex digits, if `walk()` was requested it."""
-    damage: Sequence[Damage]
+    number: int
+    """Its place among the files of the recording."""
+    repeats: Repeats | None
+    """The messages of the files before it, which are not used again; None of the only file."""
+    size: int = 0
+    """Bytes."""
+    position: int = 0
+    """Bytes that the walk has done."""
+    complete: bool = False
+    sha256: str | None = None
+    """Hex digits, if the recording is hashed."""
+    channels: dict[int, Channel] = field(default_factory=dict)
+    damage: list[Damage] = field(default_factory=list)
+    repeated: Counter[str] = field(default_factory=Counter)
+    """{topic: messages that an earlier file has too}."""
+    again: set[int] = field(default_factory=set)
+    """Keys of these messages."""
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -118,6 +181,26 @@ class RecordedFile(NamedTuple):
         if self.damage:
             plain["damage"] = [damage.plain for damage in self.damage]
         return plain
+
+    def note(self, message: Message) -> bool:
+        """Note the next message of the walk; return False if an earlier file has it, so that it is not used."""
+        if self.repeats is None or (again := self.repeats.find(message)) is None:
+            return True
+        self.again.add(again)
+        self.repeated[message.topic] += 1
+        return False
+
+    def is_repeated(self, message: Message) -> bool:
+        """True if an earlier file of the recording has the same message, as the walk found."""
+        return bool(self.again) and key_of(message) in self.again
+
+    def wanted(self, topics: Collection[str] | None) -> frozenset[int]:
+        """Return the ids of its readable channels of some topics, as in `Recording.iter_messages`."""
+        return frozenset(
+            number
+            for number, channel in self.channels.items()
+            if channel.readable and type_wanted(topics, channel.topic, channel.schema)
+        )
 
 
 class Recording(Protocol):
@@ -175,6 +258,100 @@ class Recording(Protocol):
 
         Raises RecordingError where the recording cannot be read.
         """
+
+
+def open_recording(path: Path) -> io.BufferedReader:
+    """Open a recording as a buffered file. Raises RecordingError if it does not exist or cannot be read."""
+    return io.BufferedReader(open_raw(path), 1 << 16)
+
+
+def open_raw(path: Path) -> io.FileIO:
+    """Open a recording without a buffer. Raises as `open_recording`."""
+    try:
+        if not path.is_file():
+            there = "is a directory" if path.is_dir() else "is not a file"
+            found = there if path.exists() else "no such file or directory"
+            raise RecordingError(f"{path}: {found}; expected an MCAP recording")
+        return io.FileIO(path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise RecordingError(f"{path}: cannot be opened: {why}") from error
+
+
+def sha256(path: Path) -> str:
+    """Return the hash of a recording that is not walked, as hex digits. Raises RecordingError."""
+    with open_recording(path) as file:
+        try:
+            digest = hashlib.sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+            return digest.hexdigest()
+        except OSError as error:
+            raise RecordingError(f"{path}: cannot be read: {error}") from error
+
+
+class FileRecording(Recording):
+    """A recording in a file, or in several that are parts of one, in order; what a container adds is how it is read.
+
+    Owns: one thread at a time; do not call `walk()` while another one reads.
+    """
+
+    def __init__(
+        self, path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False, more: Iterable[Path] = ()
+    ) -> None:
+        """`more`: the files after the first; `hashed`: `walk()` makes the SHA-256 of each file on its way."""
+        self.path = path
+        self._paths = (path, *more)
+        self._hashed = hashed
+        self._largest = limits.chunk_bytes
+        self._files: Sequence[RecordedFile] = ()
+
+    @property
+    def files(self) -> Sequence[RecordedFile]:
+        return self._files
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self._files)
+
+    @property
+    def position(self) -> int:
+        return sum(file.position for file in self._files)
+
+    @property
+    def channels(self) -> Mapping[int, Channel]:
+        return join_channels(file.channels for file in self._files)
+
+    @property
+    def repeated(self) -> Counter[str]:
+        return sum((file.repeated for file in self._files), Counter())
+
+    def walk(self) -> Iterator[Message]:
+        """Read the recording from start to end and yield every CDR message once, in file order.
+
+        A message that two files have is yielded once.
+        Raises RecordingError where a file cannot be opened or is of another container.
+        """
+        self._files = self._begin(Repeats() if len(self._paths) > 1 else None)
+        for file in self._files:
+            with suppress(OSError, ValueError):
+                file.size = file.path.stat().st_size
+        for file in self._files:
+            yield from self._walk(file)
+
+    def _finish_walk(self) -> None:
+        """Walk, unless that was done."""
+        if not self._files or not self._files[-1].complete:
+            for _ in self.walk():
+                pass
+
+    @abstractmethod
+    def _begin(self, repeats: Repeats | None) -> Sequence[RecordedFile]:
+        """Return the files, not walked."""
+
+    @abstractmethod
+    def _walk(self, file: Any) -> Iterator[Message]:
+        """Yield the messages of one of these files, and complete it."""
 
 
 def join_channels(files: Iterable[Mapping[int, Channel]]) -> Mapping[int, Channel]:

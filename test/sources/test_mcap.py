@@ -20,7 +20,8 @@ from mcap.reader import NonSeekingReader
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.sources import mcap, mcap_walk
-from edgefirst_ros.sources.mcap import McapRecording, sha256
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.source import sha256
 
 BOTH = {"/a", "/b"}
 
