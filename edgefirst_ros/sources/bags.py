@@ -117,7 +117,7 @@ class BagRecording(FileRecording):
             what = error or type(error).__name__
             raise RecordingError(f"{path}: cannot be opened as {path.suffix}: {what}") from error
         try:
-            turn = partial(_ros1_to_cdr, _types(reader)) if path.suffix == BAG else _unpacked
+            turn = partial(_ros1_to_cdr, _types(reader)) if path.suffix == BAG else partial(_unpacked, self._largest)
             yield reader, turn
         finally:
             reader.close()
@@ -134,12 +134,18 @@ def _message(bag: _Bag, channel: Channel, log_time: int, data: bytes) -> Message
     return Message(channel.topic, channel.schema, log_time, log_time, 0, data, channel.definition, bag.number)
 
 
-def _unpacked(connection: Any, data: bytes) -> bytes:
-    if data.startswith(ZSTD):
-        import zstandard
+def _unpacked(largest: int, connection: Any, data: bytes) -> bytes:
+    """Return a message as it was sent; no bytes for one that is damaged, or of more than `largest` bytes."""
+    if not data.startswith(ZSTD):
+        return data
+    import zstandard
 
+    try:
+        if zstandard.frame_content_size(data) > largest:
+            return b""
         return zstandard.ZstdDecompressor().decompress(data)
-    return data
+    except zstandard.ZstdError:
+        return b""
 
 
 def _types(reader: Any) -> Any:

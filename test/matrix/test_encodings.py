@@ -4,11 +4,13 @@
 Foxglove's own protobuf classes and rosbags' writers make the recordings.
 """
 
+import sqlite3
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
+import zstandard
 from bags import messages, write
 from edgefirst.schemas import sensor_msgs, std_msgs
 from foxglove_schemas_protobuf import (
@@ -370,6 +372,28 @@ def test_messages_before_a_damaged_one_are_converted(made, tmp_path):
     assert outcome.exit_code == 3
     assert 0 < outcome.samples < whole.samples
     assert any("drive.bag" in note and "Expected to find message data" in note for note in outcome.notes)
+
+
+def test_of_compressed_messages_the_damaged_and_the_huge_ones_are_undecodable(made, tmp_path):
+    """The others are converted; one that says that it unpacks to 64 GB takes no memory."""
+    path = tmp_path / "drive.db3"
+    path.write_bytes(made("db3").read_bytes())
+    huge = b"\x28\xb5\x2f\xfd\xe0" + (1 << 36).to_bytes(8, "little")  # RFC 8878, 3.1.1: magic, descriptor, size
+    with sqlite3.connect(path) as database:
+        rows = database.execute(
+            "SELECT messages.id, name, data FROM messages JOIN topics ON topics.id = topic_id ORDER BY timestamp"
+        ).fetchall()
+        packed = {number: zstandard.compress(data) for number, _, data in rows}
+        first, second, *others = (number for number, topic, _ in rows if topic == "/radar/targets")
+        packed |= {first: packed[first][:-9], second: huge}
+        database.executemany("UPDATE messages SET data = ? WHERE id = ?", [(data, n) for n, data in packed.items()])
+    database.close()
+    outcome, whole = convert(path, tmp_path / "out"), convert(made("db3"), tmp_path / "whole")
+    assert outcome.counts["/radar/targets"].dropped[UNDECODABLE] == 2
+    assert others
+    assert outcome.samples == whole.samples
+    assert outcome.loss
+    assert not any("is lost" in note for note in outcome.notes)
 
 
 def test_what_is_no_container_is_refused_by_name(tmp_path):
