@@ -543,3 +543,10 @@ def test_joined_containers_count_a_message_that_both_have_once(made, drives, tmp
     assert len(list(recording.iter_messages())) == single
     with pytest.raises(UsageError, match="several containers"):
         open_files(made("db3"), more=[made("bag")])
+
+
+def test_progress_of_joined_containers_only_rises(made):
+    recording = open_files(made("db3"), more=[made("db3", "jpeg")])
+    places = [recording.position for _ in recording.walk()]
+    assert places == sorted(places)
+    assert 0 < places[0] < places[-1] == recording.size
