@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefirst_ros import streams
 from edgefirst_ros.counts import MISSING_TILE, UNDECODABLE
@@ -75,7 +76,6 @@ def known_name(topic: str, schema: str) -> str | None:
 
 
 _STAMPS = struct.Struct(">iI"), struct.Struct("<iI")
-_SEVEN = struct.Struct("<7d")
 _WITHOUT_HEADER = frozenset({MASK, TF_MESSAGE})
 
 
@@ -116,15 +116,9 @@ class FfmpegPacket(NamedTuple):
 
     @classmethod
     def from_cdr(cls, data: bytes) -> FfmpegPacket:
-        """Read a little-endian message; raises ValueError or struct.error when it ends early."""
-        frame_id, at = _read_text(data, _HEAD + 8)
-        encoding, at = _read_text(data, at + -at % 4 + 8)
-        at += -(at - _HEAD) % 8 + 10  # after pts, flags and is_bigendian
-        at += -at % 4
-        (size,) = struct.unpack_from("<I", data, at)
-        if len(data) < at + 4 + size:
-            raise ValueError(f"{at + 4 + size} bytes are announced, but {len(data)} are there")
-        return cls(frame_id, encoding, memoryview(data)[at + 4 : at + 4 + size])
+        """Read a little-endian message; raises ValueError when it ends early."""
+        _, _, frame_id, _, _, encoding, *_, unit = _Fields(data).read(CDR_FIELDS[FFMPEG])
+        return cls(frame_id, encoding, memoryview(unit))
 
 
 class FrameTransform(NamedTuple):
@@ -147,19 +141,14 @@ class Transforms(NamedTuple):
 
     @classmethod
     def from_cdr(cls, data: bytes) -> Transforms:
-        """Read a little-endian message; raises ValueError or struct.error when it ends early."""
-        (count,) = struct.unpack_from("<I", data, _HEAD)
-        at, found = _HEAD + 4, []
-        for _ in range(count):  # ends with the data: each takes some
-            seconds, nanoseconds = _STAMPS[1].unpack_from(data, at + -at % 4)
-            parent, at = _read_text(data, at + -at % 4 + 8)
-            child, at = _read_text(data, at + -at % 4)
-            at += -(at - _HEAD) % 8
-            x, y, z, *turn = _SEVEN.unpack_from(data, at)
-            at += _SEVEN.size
-            stamp = seconds * 1_000_000_000 + nanoseconds
-            found.append(FrameTransform(stamp, parent, child, (x, y, z), (turn[0], turn[1], turn[2], turn[3])))
-        return cls(found)
+        """Read a little-endian message; raises ValueError when it ends early."""
+        (found,) = _Fields(data).read(CDR_FIELDS[TF_MESSAGE])
+        return cls(
+            [
+                FrameTransform(seconds * 1_000_000_000 + nanoseconds, parent, child, (x, y, z), (qx, qy, qz, qw))
+                for seconds, nanoseconds, parent, child, x, y, z, qx, qy, qz, qw in found
+            ]
+        )
 
 
 def transforms_of(schema: str, content: Any) -> list[FrameTransform]:
@@ -205,14 +194,6 @@ class Cubes(NamedTuple):
 
 OWN = {FFMPEG: FfmpegPacket, TF_MESSAGE: Transforms, CUBES: Cubes}
 """Classes of the types in use that the vendor's codec does not have; their texts in recordings may be wrong."""
-
-
-def _read_text(data: bytes, at: int) -> tuple[str, int]:
-    """Return the text at an offset, and where it ends."""
-    (size,) = struct.unpack_from("<I", data, at)
-    if not size or len(data) < at + 4 + size:
-        raise ValueError(f"a text of {size} bytes at {at}")
-    return data[at + 4 : at + 3 + size].decode("utf-8", "replace"), at + 4 + size
 
 
 @functools.cache
@@ -286,16 +267,15 @@ def decode(message: Message) -> Any:
         raise MessageError(UNDECODABLE, f"{message.topic}: {message.schema}: {error}") from error
 
 
-# ---- the other byte order: OMG CORBA 3.3 part 2, "CDR Transfer Syntax"; DDSI-RTPS 2.3, 10.2
+# ---- fields, and the other byte order: OMG CORBA 3.3 part 2, "CDR Transfer Syntax"; DDSI-RTPS 2.3, 10.2
 BIG_ENDIAN = b"\0\0"
 """The first bytes of a message whose numbers begin with their highest byte."""
 _HEAD = 4
 """Bytes before the first field; places of numbers count from after them."""
-_SIZES = {"B": 1, "H": 2, "I": 4, "Q": 8, "f": 4, "d": 8}
+_KINDS = {"B": "u1", "H": "<u2", "i": "<i4", "I": "<u4", "Q": "<u8", "f": "<f4", "d": "<f8"}
 
-# A form is a run of fields: a letter of _SIZES (signed like unsigned), s for text, or the form of the items of a
-# sequence, in a tuple.
-_TIME = (*"II",)
+# A form is a run of fields: a letter of _KINDS, s for text, or the form of the items of a sequence, in a tuple.
+_TIME = (*"iI",)
 _HEADER = (*_TIME, "s")
 _BOX = (*"ffffsfffs", "I", *_TIME)
 _MASK = (*"IIIs", ("B",), "B")
@@ -331,49 +311,51 @@ def little_endian(schema: str, data: bytes) -> bytes:
     """
     if schema not in CDR_FIELDS:
         raise ValueError("big-endian, and its type is not known")
-    swapped = _ByteOrder(data)
-    swapped.swap(CDR_FIELDS[schema])
-    return bytes(swapped.data)
+    swapped = bytearray(data)
+    swapped[1] = 1
+    _Fields(swapped, swap=True).read(CDR_FIELDS[schema])
+    return bytes(swapped)
 
 
-class _ByteOrder:
-    """Turns the bytes of one field after the other; `at` is the place of the next."""
+class _Fields:
+    """Reads the fields of a message one after the other, and with `swap` turns the bytes of each before."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data = bytearray(data)
-        self.data[1] = 1
-        self.at = _HEAD
+    def __init__(self, data: bytes | bytearray, *, swap: bool = False) -> None:
+        self._data = data
+        self._swap = swap
+        self._at = _HEAD
 
-    def swap(self, form: tuple[Any, ...]) -> None:
+    def read(self, form: tuple[Any, ...]) -> list[Any]:
+        """Return the values of the next fields, of a sequence in an array or a list.
+
+        Raises ValueError when the message ends early, or has a text without an end.
+        """
+        found: list[Any] = []
         for part in form:
-            if isinstance(part, tuple):
-                count = self._count()
-                if len(part) == 1 and part[0] in _SIZES:
-                    self._numbers(_SIZES[part[0]], count)
-                    continue
-                for _ in range(count):  # ends with the data: every item takes some
-                    self.swap(part)
-            elif part == "s":
-                self._text()
-            else:
-                self._numbers(_SIZES[part], 1)
+            if part == "s":
+                found.append(self._text())
+            elif not isinstance(part, tuple):
+                found.append(self._numbers(part, 1)[0].item())
+            elif len(part) == 1 and part[0] in _KINDS:
+                found.append(self._numbers(part[0], self._count()))
+            else:  # ends with the data: every item takes some
+                found.append([self.read(part) for _ in range(self._count())])
+        return found
 
     def _count(self) -> int:
-        self._numbers(4, 1)
-        return int.from_bytes(self.data[self.at - 4 : self.at], "little")
+        return int(self._numbers("I", 1)[0])
 
-    def _text(self) -> None:
+    def _text(self) -> str:
         size = self._count()
         if not size:
-            raise ValueError(f"a text without an end at {self.at}")  # as in data of only zeros
-        self._numbers(1, size)
+            raise ValueError(f"a text without an end at {self._at}")  # as in data of only zeros
+        return bytes(self._numbers("B", size)[:-1]).decode("utf-8", "replace")
 
-    def _numbers(self, size: int, count: int) -> None:
-        if not count:
-            return
-        begin = self.at + -(self.at - _HEAD) % size
-        self.at = begin + size * count
-        if self.at > len(self.data):
-            raise ValueError(f"{self.at} bytes are announced, but {len(self.data)} are there")
-        if size > 1:
-            np.frombuffer(self.data, f"u{size}", count, begin).byteswap(inplace=True)
+    def _numbers(self, letter: str, count: int) -> NDArray[Any]:
+        kind = np.dtype(_KINDS[letter])
+        begin = self._at + (-(self._at - _HEAD) % kind.itemsize if count else 0)
+        self._at = begin + kind.itemsize * count
+        if self._at > len(self._data):
+            raise ValueError(f"{self._at} bytes are announced, but {len(self._data)} are there")
+        numbers: NDArray[Any] = np.frombuffer(self._data, kind, count, begin)
+        return numbers.byteswap(inplace=True) if self._swap else numbers
