@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, PART_REASONS, Counts
+from edgefirst_ros.counts import DISK, LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, PART_REASONS, Counts
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.navigation import EgoPose, GeoPosition, Quaternion
 from edgefirst_ros.sensors.picture import Picture
@@ -25,7 +25,7 @@ class SensorMessage:
     """A message of a companion or the model that can be stored.
 
     Owns: made by the thread that pushes messages, which adds `mask` and `place`; the thread that chooses frames, which
-    gets it only then, changes `picture`, `encoded`, `used` and `outside`.
+    gets it only then, changes `picture` and `encoded`, and the one that writes `used` and `outside`.
     """
 
     topic: str
@@ -129,7 +129,7 @@ Chosen = Callable[[Frame, bool], Part]
 class Usage:
     """Follows the messages of companions and of the model until their outcome is known.
 
-    Owns: `note_late` belongs to the thread that pushes messages, `use` to the one that chooses frames; each counter is
+    Owns: `note_late` belongs to the thread that pushes messages, `observe` to the one that writes; each counter is
     changed by one of them. `settle` and `count_unused` come once both are through.
     """
 
@@ -145,7 +145,8 @@ class Usage:
         self._late[message.topic] += message.late
 
     def observe(self, frame: Frame) -> None:
-        """Note a sample's companions, and those that it does not have."""
+        """Count a sample that is written, its companions, and those that it does not have."""
+        self._counts.write(self._roles.reference)
         for message in frame.outside:
             self._outside[message.topic] += not (message.outside or message.used)
             message.outside = True
@@ -170,13 +171,18 @@ class Usage:
         for topic, number in self._outside.items():
             self._counts.drop(topic, OUTSIDE, number)
 
-    def count_unused(self) -> None:
-        """Count the other messages of companions and of the model, which no sample has; called once all are seen."""
-        for topic in set(self._roles.companions.values()) & set(self._counts.topics) - {self._roles.reference}:
+    def count_unused(self, *, refused: bool = False) -> None:
+        """Count the other messages of companions and of the model, which no sample has; called once all are seen.
+
+        `refused`: the disk took no more: what is not written is lost, frames too.
+        """
+        roles = self._roles
+        reasons = dict.fromkeys(filter(None, (roles.model, roles.masks, roles.boxes3d)), NO_SAMPLE)
+        reasons |= dict.fromkeys(self._counts.topics.keys() & set(roles.companions.values()), NOT_NEAREST)
+        reasons.pop(roles.reference, None)
+        if refused:
+            reasons = dict.fromkeys((*reasons, roles.reference), DISK)
+        for topic, reason in reasons.items():
             count = self._counts[topic]
-            self._counts.drop(topic, NOT_NEAREST, count.seen - count.written - sum(count.dropped.values()))
-        for result in (self._roles.model, self._roles.masks, self._roles.boxes3d):
-            if result is not None and result != self._roles.reference:
-                count = self._counts[result]
-                dropped = sum(number for reason, number in count.dropped.items() if reason not in PART_REASONS)
-                self._counts.drop(result, NO_SAMPLE, max(0, count.seen - count.written - dropped))
+            dropped = sum(number for other, number in count.dropped.items() if other not in PART_REASONS)
+            self._counts.drop(topic, reason, max(0, count.seen - count.written - dropped))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, NewSample
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.pipeline.cameras import OtherCamera
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import Chosen, Usage
+from edgefirst_ros.pipeline.frame import Chosen, Frame, Usage
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.sources.topics import Roles
@@ -96,7 +94,6 @@ class SequenceOutput:
         self.refused: StorageError | None = None
         """Why the disk did not take all of it; known after `finish`."""
         self._writer = writer
-        self._reached = Reached()
         self._usage = Usage(facts.counts, facts.roles)
         already_written = writer.kept(facts.name)
         cameras = {
@@ -107,7 +104,6 @@ class SequenceOutput:
         self.samples = SampleBuilder(
             settings,
             facts,
-            self._usage,
             self._write,
             start_lag=start_lag,
             already_written=already_written,
@@ -160,47 +156,19 @@ class SequenceOutput:
             self._usage.settle()
             self.frames.leave()
             self.frames.close()
-        else:
-            self._reached.settle(self.facts.counts, self.facts.roles)
-        self._usage.count_unused()
+        self._usage.count_unused(refused=self.refused is not None)
 
     # ---- in the thread that writes -------------------------------------------------------
-    def _write(self, sample: NewSample) -> None:
-        self._reached.write(self._writer, sample)
+    def _write(self, sample: NewSample, frame: Frame) -> None:
+        before = self._writer.samples
+        try:
+            self._writer.write(sample)
+        finally:
+            if self._writer.samples > before:  # also where the commit after it failed
+                self._usage.observe(frame)
         self.newest = sample.timestamp
         self.bytes += sum(memoryview(buffer).nbytes for _, buffers in sample.members for buffer in buffers)
         for column, skew in sample.frame_row.items():
             if column.endswith("_skew") and isinstance(skew, int):
                 sensor = streams.of_column(column.removesuffix("_skew")).key
                 self.skews[sensor].add(skew)
-
-
-class Reached:
-    """Counts what of one sequence reached the disk, in case the disk refuses the rest.
-
-    Owned by the thread that writes; `settle` comes once that has ended.
-    """
-
-    def __init__(self) -> None:
-        self._samples = 0
-        self._used: Counter[str] = Counter()
-        self._messages = NewMessages()
-
-    def write(self, writer: DatasetWriter, sample: NewSample) -> None:
-        """Write a sample; raises as the writer does."""
-        before = writer.samples
-        try:
-            writer.write(sample)
-        finally:
-            if writer.samples > before:
-                self._samples += 1
-                self._used.update(self._messages.of(sample.frame_row))
-
-    def settle(self, counts: Counts, roles: Roles) -> None:
-        """Count messages that did not reach the disk as dropped."""
-        written = {topic: self._used[streams.of_key(sensor).column or ""] for sensor, topic in roles.companions.items()}
-        written[roles.reference] = self._samples
-        for topic, number in written.items():
-            count = counts[topic]
-            count.written = number
-            counts.drop(topic, DISK, max(0, count.seen - number - sum(count.dropped.values())))

@@ -20,7 +20,7 @@ from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, leave_out, picture_options
 from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts, assemble
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame, Usage
+from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
 from edgefirst_ros.pipeline.frames import Item
 from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.pictures import PictureSource, open_pictures, push
@@ -188,8 +188,7 @@ class SampleBuilder:
         self,
         settings: Settings,
         facts: SequenceFacts,
-        usage: Usage,
-        sink: Callable[[NewSample], None],
+        sink: Callable[[NewSample, Frame], None],
         *,
         start_lag: float | None = None,
         already_written: int = 0,
@@ -204,7 +203,6 @@ class SampleBuilder:
         """
         self._chosen = chosen
         self._facts = facts
-        self._usage = usage
         self._sampling = Sampling(settings, facts.roles.sensor)
         self._pace = Backlog(start_lag)
         eager = start_lag is None and chosen is None
@@ -218,7 +216,7 @@ class SampleBuilder:
 
         def write(work: SampleParts | Callable[[], None]) -> None:
             if isinstance(work, SampleParts):
-                sink(assemble(work, facts, settings))
+                sink(assemble(work, facts, settings), work.frame)
             else:
                 work()
 
@@ -391,8 +389,6 @@ class SampleBuilder:
         self._sampling.fill(self._sampling.bucket_of(frame))
         if missing is not None:
             return self._drop(lacks(missing))
-        self._facts.counts.write(self._facts.roles.reference)
-        self._usage.observe(frame)
         self._encoder.begin(found)
         self._writing.put(found)
         return True
