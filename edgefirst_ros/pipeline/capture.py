@@ -112,18 +112,6 @@ class _Full:
     """True while no dataset may begin: it was full during a pause."""
 
 
-@dataclass(slots=True)
-class _Recording:
-    """The dataset that receives messages."""
-
-    dataset: CaptureDataset
-    headroom: Headroom
-    split_since: int | None = None
-    """Time of a split command that waits for a keyframe, ns; None without one."""
-    paused: bool = False
-    """True while the messages that come become no samples."""
-
-
 TICK = 0.05
 """s between two ticks while no message comes."""
 
@@ -166,7 +154,7 @@ class Capture:
         """Calibration and labels received so far."""
         self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
         self._clock = LiveClock(roles)
-        self._current: _Requested | _Recording | _Full | None = None
+        self._current: _Requested | CaptureDataset | _Full | None = None
         self._ending: list[tuple[int, CaptureDataset]] = []
         """Datasets after a split, which receive messages for their last frames, each until a time."""
         self._completing: deque[Future[Completed]] = deque()
@@ -228,11 +216,11 @@ class Capture:
         match self._current:
             case _Requested():
                 return CaptureState.WAITING
-            case _Recording(paused=True):
+            case CaptureDataset(paused=True):
                 return CaptureState.PAUSED
-            case _Recording(split_since=None):
+            case CaptureDataset(split_since=None):
                 return CaptureState.RECORDING
-            case _Recording():
+            case CaptureDataset():
                 return CaptureState.SPLITTING
             case _Full():
                 return CaptureState.FULL
@@ -249,11 +237,11 @@ class Capture:
             "finished": list(self.results.finished),
             "failure": self.results.failure,
             "state": self.state.value,
-            "recording": isinstance(current, _Recording) and not current.paused,
+            "recording": isinstance(current, CaptureDataset) and not current.paused,
             "waiting": isinstance(current, _Requested),
         }
         facts |= {"bytes_needed": current.needed} if isinstance(current, _Full) else {}
-        return facts | (current.dataset.status() if isinstance(current, _Recording) else {})
+        return facts | (current.status() if isinstance(current, CaptureDataset) else {})
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -302,7 +290,7 @@ class Capture:
             self._fail(error)
 
     def _start(self, now: int) -> None:
-        if isinstance(self._current, _Recording):
+        if isinstance(self._current, CaptureDataset):
             self._pause(paused=False)
             return
         self.results.failure = None
@@ -318,7 +306,7 @@ class Capture:
 
     def _split(self) -> bool:
         """Return False if it is not recording."""
-        if not isinstance(self._current, _Recording) or self._current.paused:
+        if not isinstance(self._current, CaptureDataset) or self._current.paused:
             return False
         if self._current.split_since is None:
             self._current.split_since = time.monotonic_ns()
@@ -326,11 +314,9 @@ class Capture:
 
     def _pause(self, *, paused: bool) -> bool:
         """Return False without a dataset."""
-        if not isinstance(self._current, (_Recording, _Full)):
+        if not isinstance(self._current, (CaptureDataset, _Full)):
             return False
         self._current.paused = paused
-        if isinstance(self._current, _Recording):
-            self._current.dataset.pause(paused=paused)
         return True
 
     def _stop(self) -> list[Future[Completed]]:
@@ -360,7 +346,7 @@ class Capture:
         reason = describe_error(error)
         self.results.fail(reason)
         self._on_fault(f"the dataset ends here: {reason}")
-        paused = isinstance(self._current, _Recording) and self._current.paused
+        paused = isinstance(self._current, CaptureDataset) and self._current.paused
         self._end()
         if is_full(error):
             self._wait_for_room(paused=paused)
@@ -386,7 +372,7 @@ class Capture:
             self._on_event(f"{message.topic}: {fault}")
         if self._clock.due(arrival.now):
             self._choose_clock()
-        elif isinstance(self._current, _Recording):
+        elif isinstance(self._current, CaptureDataset):
             self._record(self._current, arrival)
         if not reference:
             for _, dataset in self._ending:
@@ -398,8 +384,8 @@ class Capture:
         if self._clock.due(now):
             self._choose_clock()  # the camera may be gone again
         current = self._current
-        if isinstance(current, _Recording):
-            current.dataset.advance(now)
+        if isinstance(current, CaptureDataset):
+            current.advance(now)
         for _, dataset in self._ending:
             dataset.advance(now)
         while self._ending and self._ending[0][0] <= now:
@@ -410,10 +396,10 @@ class Capture:
             self._looked = now
             if free_bytes(Path(self._live.out)) >= full.needed:
                 self._start(now)
-        if isinstance(current, _Recording) and now - self._looked >= SECOND:
+        if isinstance(current, CaptureDataset) and now - self._looked >= SECOND:
             self._looked = now
-            current.dataset.flush()
-            current.headroom.check(current.dataset.bytes, self._live.min_free_bytes, time.monotonic())
+            current.flush()
+            current.headroom.check(current.bytes, self._live.min_free_bytes, time.monotonic())
 
     def _choose_clock(self) -> None:
         """Choose the clock by the messages so far, and start the dataset that waits for it."""
@@ -431,20 +417,17 @@ class Capture:
         finally:
             self._recent.hold = None
 
-    def _record(self, current: _Recording, arrival: Arrival) -> None:
-        if current.paused:
-            current.dataset.push(arrival)
-            return
-        if arrival.entry and current.split_since is None:
-            live, dataset = self._live, current.dataset
-            long = live.max_seconds and time.monotonic() - dataset.began >= live.max_seconds
-            if long or (live.max_bytes and dataset.bytes >= live.max_bytes):
+    def _record(self, current: CaptureDataset, arrival: Arrival) -> None:
+        if arrival.entry and current.split_since is None and not current.paused:
+            live = self._live
+            long = live.max_seconds and time.monotonic() - current.began >= live.max_seconds
+            if long or (live.max_bytes and current.bytes >= live.max_bytes):
                 current.split_since = arrival.now
-        since = current.split_since
+        since = None if current.paused else current.split_since
         if since is not None and (arrival.closed or (arrival.entry and arrival.now - since > OPEN_SPLIT)):
-            self._change_over(current.dataset, arrival)
+            self._change_over(current, arrival)
         else:
-            current.dataset.push(arrival)
+            current.push(arrival)
 
     def _change_over(self, dataset: CaptureDataset, arrival: Arrival) -> None:
         """Start a new dataset with this keyframe; the old one still receives messages that its last frames may need."""
@@ -461,19 +444,20 @@ class Capture:
         live = self._live
         headroom = Headroom(Path(live.out), time.monotonic())
         headroom.check(0, live.min_free_bytes, time.monotonic())
-        dataset = self._open(base, max(0, time.monotonic_ns() - begin) / SECOND)
-        self._current = _Recording(dataset, headroom)
+        self._current = dataset = self._open(base, headroom, max(0, time.monotonic_ns() - begin) / SECOND)
         self._on_event(f"dataset {dataset.sequence} begins in {live.out}")
         for earlier in self._recent.since(begin):
             dataset.push(earlier if earlier.now >= begin else replace(earlier, lost=0, guessed=0))
 
-    def _open(self, base: TimeBase, start_lag: float) -> CaptureDataset:
+    def _open(self, base: TimeBase, headroom: Headroom, start_lag: float) -> CaptureDataset:
         """Open a dataset with a free name, whose first messages came `start_lag` s ago."""
         settings, live, tried = self._settings, self._live, 0
         while True:
             name, tried = self._new_name(), tried + 1
             try:
-                return CaptureDataset(settings, live, self._roles, base, self._known, name, start_lag, self._namespace)
+                return CaptureDataset(
+                    settings, live, self._roles, base, self._known, name, headroom, start_lag, self._namespace
+                )
             except DatasetError as error:
                 taken = is_taken(Path(live.out), name, settings.layout)
                 if isinstance(error, StorageError) or not taken or tried == NAMES:
@@ -493,5 +477,5 @@ class Capture:
         self._current, self._ending = None, []
         for _, dataset in ending:
             self._complete(dataset)
-        if isinstance(current, _Recording):
-            self._complete(current.dataset)
+        if isinstance(current, CaptureDataset):
+            self._complete(current)

@@ -15,6 +15,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.counts import BY_STAMPS, ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
+from edgefirst_ros.dataset.storage.space import Headroom
 from edgefirst_ros.errors import counted, describe_error
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts, open_calibration
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
@@ -56,16 +57,20 @@ class CaptureDataset:
         base: TimeBase,
         known: Calibration,
         sequence: str,
+        headroom: Headroom,
         start_lag: float,
         namespace: str = "",
     ) -> None:
         """`start_lag`: s since the first of its messages came; for so long its frames may wait for their turn.
 
-        `namespace`: that of the capture, for the metadata.
+        `headroom`: of its disk. `namespace`: that of the capture, for the metadata.
         """
         self.sequence = sequence
         self.base = base
+        self.headroom = headroom
         self.began = time.monotonic()
+        self.split_since: int | None = None
+        """Time of a split command that waits for a keyframe, ns; None without one."""
         self._decoder = settings.decoder
         self._tolerances = {sensor: settings.stream(sensor)[0] for sensor in roles.companions}
         calibration = open_calibration(roles)
@@ -75,22 +80,21 @@ class CaptureDataset:
         facts = SequenceFacts(sequence, roles, base, calibration, self._counts)
         self._facts.begin(facts)
         self._writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._facts.describe, live=live)
-        self._output = SequenceOutput(
-            settings,
-            facts,
-            self._writer,
-            start_lag=start_lag,
-        )
-
-    @property
-    def samples(self) -> int:
-        """Samples so far."""
-        return self._writer.samples
+        self._output = SequenceOutput(settings, facts, self._writer, start_lag=start_lag)
 
     @property
     def bytes(self) -> int:
         """Bytes of members so far."""
         return self._output.bytes
+
+    @property
+    def paused(self) -> bool:
+        """True while the messages that come become no samples."""
+        return self._output.frames.paused
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self._output.frames.paused = value
 
     def status(self) -> dict[str, Any]:
         """Return counts of topics and samples so far, ready for JSON."""
@@ -127,10 +131,6 @@ class CaptureDataset:
         self._counts.drop(topic, BY_STAMPS, arrival.guessed)
         self._output.frames.push(arrival.message, arrival.now, arrival.parsed)
 
-    def pause(self, *, paused: bool) -> None:
-        """Make no samples of the messages that come from now on, or make them again."""
-        self._output.frames.paused = paused
-
     def advance(self, now: int) -> None:
         """Hand on the frames that are complete by `now`, ns of time.monotonic_ns()."""
         self._output.frames.advance(now)
@@ -152,8 +152,8 @@ class CaptureDataset:
         notes = self._output.facts.calibration.notes
         loss = {topic: dict(reasons) for topic, reasons in self._counts.lost.items()}
         lost = [f"{topic}: {n} {why}" for topic, reasons in sorted(loss.items()) for why, n in reasons.items()]
-        text = "; ".join([f"dataset {paths.container} is complete: {counted(self.samples, 'sample')}", *lost, *notes])
-        return Completed(text, lossy, refused, container=str(paths.container), samples=self.samples, loss=loss)
+        text = "; ".join([f"dataset {paths.container} is complete: {counted(self._writer.samples, 'sample')}", *lost, *notes])
+        return Completed(text, lossy, refused, container=str(paths.container), samples=self._writer.samples, loss=loss)
 
     def _finish(self) -> DatasetPaths | None:
         with self._writer, self._output:

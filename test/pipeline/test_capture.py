@@ -188,7 +188,7 @@ def test_an_order_that_fails_in_an_unknown_way_is_answered_and_told(recording, t
     feed = Feed(recording(**STILL), tmp_path, start=False)
     feed.play(end=1.5)
     with monkeypatch.context() as patch:
-        patch.setattr(capture, "CaptureDataset", Mock(side_effect=RuntimeError("no more threads")))
+        patch.setattr(capture.CaptureDataset, "__init__", Mock(side_effect=RuntimeError("no more threads")))
         with pytest.raises(DatasetError, match="RuntimeError: no more threads"):
             feed.capture.start()
     assert feed.capture.status()["failure"] == "RuntimeError: no more threads"
@@ -323,7 +323,7 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     feed.play(end=3.0)
     stands.clear()
     feed.play(3.0, 4.0)
-    built = feed.capture._current.dataset._output.samples
+    built = feed.capture._current._output.samples
     feed.until(lambda facts: facts["standstill_s"] > built._pace._patience + 0.5)  # longer after a slow start
     feed.play(4.0)
     waiting = list(built._choosing._items.queue)
@@ -348,7 +348,7 @@ def test_memory_does_not_grow_while_the_camera_is_silent(recording, tmp_path):
         data = sensor_msgs.Imu(head, geometry_msgs.Quaternion(0.0, 0.0, 0.0, 1.0)).to_bytes()
         feed.capture.put(Message(IMU, "sensor_msgs/msg/Imu", at, at, n, data), feed.begun + at - feed.first)
     feed.until(lambda facts: facts["queue"] == 0)
-    tracks = feed.capture._current.dataset._output.frames._navigation._epochs.values()
+    tracks = feed.capture._current._output.frames._navigation._epochs.values()
     assert sum(len(track.attitudes._stamps) for track in tracks) < 400
     feed.capture.close()
 
