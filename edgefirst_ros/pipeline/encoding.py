@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
@@ -129,9 +129,8 @@ class SampleEncoder:
 
     def _camera(self, sensor: str, message: SensorMessage, picture: Picture) -> Sequence[Any]:
         """Return the member of another camera, with its own place in the EXIF."""
-        place, turn = message.place or (None, None)
-        shot = _Shot(sensor, message.content.number, message.stamp, place, turn)
-        return _with_exif(picture.encode(), shot, picture, self._facts, self._settings)
+        at, where = (message.content.number, message.stamp), message.place or (None, None)
+        return _with_exif(picture.encode(), picture, sensor, at, where, self._facts, self._settings)
 
     def _rows(self, frame: Frame, picture: Picture | None, *, masks: bool) -> Future[Rows] | None:
         if not frame.results:
@@ -176,8 +175,8 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Ne
         _note_size(CAMERA, picture, facts)
         if parts.image is not None:
             data, degradation = parts.image()
-            shot = _Shot(CAMERA, frame.number, frame.stamp, frame.position, frame.orientation)
-            members.append((picture.kind, _with_exif(data, shot, picture, facts, settings)))
+            at, where = (frame.number, frame.stamp), (frame.position, frame.orientation)
+            members.append((picture.kind, _with_exif(data, picture, CAMERA, at, where, facts, settings)))
             common |= {"degradation": degradation} if degradation is not None else {}
         row["size"] = common["size"] = list(picture.size)
     _add_navigation(frame, row, common)
@@ -225,25 +224,23 @@ def _note_size(camera: str, picture: Picture, facts: SequenceFacts) -> None:
         facts.scalings.setdefault(camera, (picture.full, picture.size))
 
 
-class _Shot(NamedTuple):
-    """EXIF data of a picture: camera, number of its message, stamp in ns, place."""
-
-    camera: str
-    number: int
-    stamp: int
-    place: GeoPosition | None
-    turn: Quaternion | None
-
-
-def _with_exif(data: Buffer, shot: _Shot, picture: Picture, facts: SequenceFacts, settings: Settings) -> Sequence[Any]:
-    place, heading = shot.place, None
-    if settings.heading_from_imu and shot.turn is not None:
-        heading = (90 - yaw_pitch_roll(shot.turn)[0]) % 360  # from counter-clockwise of east
+def _with_exif(
+    data: Buffer,
+    picture: Picture,
+    camera: str,
+    at: tuple[int, int],
+    where: tuple[GeoPosition | None, Quaternion | None],
+    facts: SequenceFacts,
+    settings: Settings,
+) -> Sequence[Any]:
+    """Return the picture of a camera with its EXIF; `at`: number of its message, and stamp in ns."""
+    (place, turn), heading = where, None
+    if settings.heading_from_imu and turn is not None:
+        heading = (90 - yaw_pitch_roll(turn)[0]) % 360  # from counter-clockwise of east
     exif = encode_exif(
         ExifInfo(
             facts.name,
-            shot.number,
-            shot.stamp,
+            *at,
             host_of(facts.name),
             f"{SOFTWARE} {__version__}",
             place.latitude if place else None,
@@ -251,7 +248,7 @@ def _with_exif(data: Buffer, shot: _Shot, picture: Picture, facts: SequenceFacts
             place.altitude if place else None,
             place.error if place else None,
             heading,
-            facts.calibration.focal_35mm(shot.camera),
+            facts.calibration.focal_35mm(camera),
         )
     )
     return insert_png(data, exif) if picture.kind.endswith("png") else insert_jpeg(data, exif)
