@@ -63,15 +63,6 @@ class SessionState(Enum):
     CAPTURING = "capturing"
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Active, without a camera topic so far."""
-
-    camera: CameraWait
-    wanted: int | None
-    """Time of a start command that waits for the camera, ns of time.monotonic_ns(); None without one."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Capturing:
     """Active, with a camera topic."""
@@ -109,13 +100,13 @@ class CaptureSession:
         self._results = Results()
         self._orders = ThreadPoolExecutor(1, "orders")
         self._recovering: threading.Thread | None = None
-        self._current: _Waiting | _Capturing | None = None
+        self._current: CameraWait | _Capturing | None = None
         self._asked = False  # whether anything was to be recorded
 
     @property
     def state(self) -> SessionState:
         match self._current:
-            case _Waiting():
+            case CameraWait():
                 return SessionState.WAITING
             case _Capturing():
                 return SessionState.CAPTURING
@@ -143,7 +134,8 @@ class CaptureSession:
             arguments = Path(self.live.out), self._log.warning
             self._recovering = threading.Thread(target=recover_all, args=arguments, daemon=True)
             self._recovering.start()
-        self._current = _Waiting(CameraWait(self.settings), time.monotonic_ns() if self.live.autostart else None)
+        self._current = CameraWait(self.settings)
+        self._current.wanted = time.monotonic_ns() if self.live.autostart else None
         self._asked = self._asked or self.live.autostart
 
     def deactivate(self) -> None:
@@ -171,17 +163,17 @@ class CaptureSession:
     def look(self) -> None:
         """Look for the camera, and for topics and publishers that appeared or went."""
         now = time.monotonic()
-        if isinstance(self._current, _Waiting):
+        if isinstance(self._current, CameraWait):
             self._look_for_camera(self._current, now)
         if isinstance(self._current, _Capturing):
             self._current.source.refresh(now)
 
-    def _look_for_camera(self, waiting: _Waiting, now: float) -> None:
-        told = waiting.camera.told
-        roles = waiting.camera.look(self._transport.look({}), now)
+    def _look_for_camera(self, waiting: CameraWait, now: float) -> None:
+        told = waiting.told
+        roles = waiting.look(self._transport.look({}), now)
         if roles is None:
-            if waiting.camera.told != told:
-                self._log.info(waiting.camera.told)
+            if waiting.told != told:
+                self._log.info(waiting.told)
             return
         for note in roles.notes:
             self._log.warning(note)
@@ -198,7 +190,7 @@ class CaptureSession:
     def start(self) -> Future[str]:
         """Start a dataset, now or when it has a camera."""
         self._asked = True
-        if isinstance(self._current, _Waiting):
+        if isinstance(self._current, CameraWait):
             if self._current.wanted is None:
                 self._current.wanted = time.monotonic_ns()
             return _answered("begins as soon as a camera is found")
@@ -218,7 +210,7 @@ class CaptureSession:
 
     def stop(self) -> Future[str]:
         """Complete the dataset; the answer lists the finished ones as JSON."""
-        if isinstance(self._current, _Waiting):
+        if isinstance(self._current, CameraWait):
             self._current.wanted = None
         if not isinstance(self._current, _Capturing):
             return _answered(self._finished())
@@ -228,7 +220,7 @@ class CaptureSession:
         """Run a command of the capture in the session's thread; it may take seconds."""
         current = self._current
         if not isinstance(current, _Capturing):
-            told = current.camera.told or "looking for topics" if current is not None else "the node is not active"
+            told = current.told or "looking for topics" if current is not None else "the node is not active"
             refused: Future[str] = Future()
             refused.set_exception(RecordingError(told))
             return refused
@@ -246,9 +238,9 @@ class CaptureSession:
     def status(self) -> dict[str, Any]:
         """Return state and statistics, by topic and in total, ready for JSON."""
         current = self._current
-        told = current.camera.told if isinstance(current, _Waiting) else ""
+        told = current.told if isinstance(current, CameraWait) else ""
         facts: dict[str, Any] = {"active": current is not None, "waiting_for": told}
-        if isinstance(current, _Waiting):
+        if isinstance(current, CameraWait):
             facts["wanted"] = current.wanted is not None
         if isinstance(current, _Capturing):
             facts |= current.capture.status()

@@ -61,6 +61,9 @@ class Settling:
 class CameraWait:
     """Waits for a camera, or the requested reference topic, and until the topics have settled."""
 
+    wanted: int | None = None
+    """Time of a start command that waits for the camera, ns of time.monotonic_ns(); None without one."""
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._settling = Settling()
