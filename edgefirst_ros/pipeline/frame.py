@@ -174,7 +174,7 @@ class Usage:
     def count_unused(self, *, refused: bool = False) -> None:
         """Count the other messages of companions and of the model, which no sample has; called once all are seen.
 
-        `refused`: the disk took no more: what is not written is lost, frames too.
+        `refused`: the disk took no more: all messages that are not written are lost, frames too.
         """
         roles = self._roles
         reasons = dict.fromkeys(filter(None, (roles.model, roles.masks, roles.boxes3d)), NO_SAMPLE)

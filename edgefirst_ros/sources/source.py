@@ -150,7 +150,7 @@ class Repeats:
 
 @dataclass(eq=False)
 class RecordedFile:
-    """One file of a recording, and what a walk through it found.
+    """One file of a recording, and its facts, which a walk through it finds.
 
     Owns: the thread that walks; once `complete` any thread may read.
     """
@@ -291,7 +291,7 @@ def sha256(path: Path) -> str:
 
 
 class FileRecording(Recording):
-    """A recording in a file, or in several that are parts of one, in order; what a container adds is how it is read.
+    """A recording in a file, or in several that are parts of one, in order; each container has its own way to read one.
 
     Owns: one thread at a time; do not call `walk()` while another one reads.
     """
