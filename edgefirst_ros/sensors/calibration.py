@@ -67,7 +67,7 @@ def frame_id_of(content: Any) -> str | None:
 class Calibration:
     """Collects messages of camera/info, tf_static and model/info; the first of each counts.
 
-    Owns: one thread calls `take`; another one may set the size of pictures.
+    Owns: one thread calls `take`; another one may set the size of pictures, and any may read in the meantime.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Calibration:
 
     def _vehicle(self) -> tuple[list[dict[str, Any]], str]:
         """Return the transform from a vehicle's frame of another name to base_link, or why it is not used."""
-        named, frames = self._base_frame, {frame for key in self._transforms for frame in key}
+        named, frames = self._base_frame, {frame for key in list(self._transforms) for frame in key}
         if named in (None, BASE):
             return [], ""
         if BASE in frames or named not in frames:

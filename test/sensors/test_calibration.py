@@ -162,3 +162,18 @@ def test_intrinsics_that_change_are_told_and_the_first_are_kept():
     assert found.camera_info["width"] == 640
     told = "camera/info changes at 2023-11-14T22:13:20.123Z (log_time 1700000000123456789): the first one counts"
     assert found.notes == [told]
+
+
+def test_transforms_may_come_while_the_metadata_are_made():
+    """As in a capture, whose metadata the thread that writes makes with every commit."""
+    found = Calibration(base_frame="vehicle")
+
+    class Key(tuple):
+        def __iter__(self):
+            yield super().__getitem__(0)
+            found.take(TRANSFORM, transform("late", 1.0, "vehicle"))
+            yield super().__getitem__(1)
+
+    found.take(TRANSFORM, transform("radar", 1.5, "vehicle"))
+    found._transforms = {Key(key): first for key, first in found._transforms.items()}
+    assert {one["child"] for one in found.static_transforms} >= {"radar", "base_link"}
