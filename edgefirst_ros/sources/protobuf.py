@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +79,8 @@ def open_converter(name: str, descriptors: bytes, note: Note) -> Converter | Non
 
     def convert(data: bytes) -> bytes:
         try:
-            return make(parse(data), note)
+            made = make(parse(data), note)
+            return bytes(made if isinstance(made, bytes) else made.to_bytes())
         except Exception:  # noqa: BLE001  any error of protobuf or the codec on bad bytes
             return b""
 
@@ -90,37 +92,34 @@ def _stamp(message: Any) -> tuple[int, int]:
     return message.timestamp.seconds, message.timestamp.nanos
 
 
-def _header(message: Any, frame_id: str | None = None) -> Any:
-    from edgefirst.schemas import builtin_interfaces, std_msgs
-
-    return std_msgs.Header(
-        builtin_interfaces.Time(*_stamp(message)), message.frame_id if frame_id is None else frame_id
-    )
+def _ros(package: str) -> Any:
+    """Return a package of ROS messages in the vendor's codec."""
+    return getattr(import_module("edgefirst.schemas"), package)
 
 
-def _video(message: Any, note: Note) -> bytes:
-    from edgefirst.schemas import builtin_interfaces, foxglove_msgs
-
-    time = builtin_interfaces.Time(*_stamp(message))
-    return bytes(foxglove_msgs.CompressedVideo(time, message.frame_id, message.data, message.format).to_bytes())
+def _time(message: Any) -> Any:
+    return _ros("builtin_interfaces").Time(*_stamp(message))
 
 
-def _compressed(message: Any, note: Note) -> bytes:
-    from edgefirst.schemas import sensor_msgs
-
-    return bytes(sensor_msgs.CompressedImage(_header(message), message.format, message.data).to_bytes())
+def _header(message: Any) -> Any:
+    return _ros("std_msgs").Header(_time(message), message.frame_id)
 
 
-def _raw(message: Any, note: Note) -> bytes:
-    from edgefirst.schemas import sensor_msgs
+def _video(message: Any, note: Note) -> Any:
+    return _ros("foxglove_msgs").CompressedVideo(_time(message), message.frame_id, message.data, message.format)
 
+
+def _compressed(message: Any, note: Note) -> Any:
+    return _ros("sensor_msgs").CompressedImage(_header(message), message.format, message.data)
+
+
+def _raw(message: Any, note: Note) -> Any:
     size, step = (message.height, message.width), message.step
-    return bytes(sensor_msgs.Image(_header(message), *size, message.encoding, 0, step, message.data).to_bytes())
+    return _ros("sensor_msgs").Image(_header(message), *size, message.encoding, 0, step, message.data)
 
 
-def _cloud(message: Any, note: Note) -> bytes:
-    from edgefirst.schemas import sensor_msgs
-
+def _cloud(message: Any, note: Note) -> Any:
+    sensor_msgs = _ros("sensor_msgs")
     fields = [sensor_msgs.PointField(f.name, f.offset, DATATYPES[f.type], 1) for f in message.fields]
     step, data = message.point_stride, message.data
     turn, moved = message.pose.orientation, message.pose.position
@@ -129,8 +128,7 @@ def _cloud(message: Any, note: Note) -> bytes:
         data = _turned(message, step)
         note(f"points of the frame {message.frame_id} are moved by the pose in their messages")
     width = len(data) // step if step else 0
-    cloud = sensor_msgs.PointCloud2(_header(message), 1, width, fields, False, step, step * width, data, True)
-    return bytes(cloud.to_bytes())
+    return sensor_msgs.PointCloud2(_header(message), 1, width, fields, False, step, step * width, data, True)
 
 
 def _turned(message: Any, step: int) -> bytes:
@@ -149,33 +147,25 @@ def _turned(message: Any, step: int) -> bytes:
     return points.tobytes()
 
 
-def _fix(message: Any, note: Note) -> bytes:
-    from edgefirst.schemas import sensor_msgs
-
-    covariance = list(message.position_covariance) or [0.0] * 9
-    fix = sensor_msgs.NavSatFix(
+def _fix(message: Any, note: Note) -> Any:
+    sensor_msgs, covariance = _ros("sensor_msgs"), list(message.position_covariance) or [0.0] * 9
+    return sensor_msgs.NavSatFix(
         _header(message), sensor_msgs.NavSatStatus(0, GPS), message.latitude, message.longitude, message.altitude,
         covariance, message.position_covariance_type,
     )  # fmt: skip
-    return bytes(fix.to_bytes())
 
 
-def _calibration(message: Any, note: Note) -> bytes:
-    from edgefirst.schemas import sensor_msgs
-
+def _calibration(message: Any, note: Note) -> Any:
     k, r, p = (list(values) or [0.0] * size for values, size in ((message.K, 9), (message.R, 9), (message.P, 12)))
     size = message.height, message.width
-    info = sensor_msgs.CameraInfo(_header(message), *size, message.distortion_model, list(message.D), k, r, p)
-    return bytes(info.to_bytes())
+    return _ros("sensor_msgs").CameraInfo(_header(message), *size, message.distortion_model, list(message.D), k, r, p)
 
 
-def _pose(message: Any, note: Note) -> bytes:
-    from edgefirst.schemas import geometry_msgs
-
-    place, turn = message.pose.position, message.pose.orientation
+def _pose(message: Any, note: Note) -> Any:
+    geometry_msgs, place, turn = _ros("geometry_msgs"), message.pose.position, message.pose.orientation
     point = geometry_msgs.Point(place.x, place.y, place.z)
     pose = geometry_msgs.Pose(point, geometry_msgs.Quaternion(turn.x, turn.y, turn.z, turn.w))
-    return bytes(geometry_msgs.PoseStamped(_header(message), pose).to_bytes())
+    return geometry_msgs.PoseStamped(_header(message), pose)
 
 
 def _cubes(message: Any, note: Note) -> bytes:
@@ -217,7 +207,7 @@ def write_cdr(parts: list[tuple[str, Any]]) -> bytes:
     return bytes(data)
 
 
-CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], bytes]]] = {
+CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], Any]]] = {
     "foxglove.CompressedVideo": (VIDEO, _video),
     "foxglove.CompressedImage": (COMPRESSED_IMAGE, _compressed),
     "foxglove.RawImage": (IMAGE, _raw),
@@ -229,4 +219,4 @@ CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], bytes]]] = {
     "foxglove.FrameTransform": (TF_MESSAGE, lambda message, note: _transforms([message])),
     "foxglove.FrameTransforms": (TF_MESSAGE, lambda message, note: _transforms(message.transforms)),
 }
-"""Protobuf type -> type of the ROS message, and how it is made."""
+"""Protobuf type -> type of the ROS message, and the function that makes it, or its bytes."""
