@@ -242,7 +242,7 @@ class Service:
             self._published += 1
             self._publish("finished", json.dumps(outcome))
             if self.session.live.report:
-                self._reports.submit(_make_report, outcome["dataset"], self._log.warning)
+                self._reports.submit(self._report, outcome["dataset"])
         source = self.session.source
         for name, state in source.states.items() if source is not None else ():
             if state.lost or state.guessed:
@@ -251,6 +251,10 @@ class Service:
         if told != self._told:
             self._told = told
             self._publish("messages_lost", told)
+
+    def _report(self, dataset: str) -> None:
+        _make_report(dataset, self._log.warning)
+        self.session.note_report(dataset)
 
 
 def describe_status(answer: Mapping[str, Any]) -> str:

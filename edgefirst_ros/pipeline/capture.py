@@ -47,6 +47,9 @@ class Results:
     empty: int = 0
     """Number of datasets without samples, which are not kept."""
 
+    unreported: set[str] = field(default_factory=set)
+    """Names of datasets whose reports are still to come."""
+
     def fail(self, reason: str) -> None:
         """Note a dataset that ended with an error."""
         self.failure = reason
@@ -445,6 +448,7 @@ class Capture:
         headroom = Headroom(Path(live.out), time.monotonic())
         headroom.check(0, live.min_free_bytes, time.monotonic())
         self._current = dataset = self._open(base, headroom, max(0, time.monotonic_ns() - begin) / SECOND)
+        self.results.unreported |= {dataset.sequence} if live.report else set()
         self._on_event(f"dataset {dataset.sequence} begins in {live.out}")
         for earlier in self._recent.since(begin):
             dataset.push(earlier if earlier.now >= begin else replace(earlier, lost=0, guessed=0))

@@ -89,7 +89,8 @@ class CaptureSession:
 
         Raises UsageError if datasets cannot be uploaded as the settings ask.
         """
-        self._uploader = _uploader(settings, live, log)
+        self._results = Results()
+        self._uploader = _uploader(settings, live, log, self._results)
         self.settings = settings
         self.live = live
         self._transport = JoiningTransport(transport, live.topics or ())
@@ -97,7 +98,6 @@ class CaptureSession:
         self._host = "-".join([host, *filter(None, self._namespace.split("/"))])
         self._log = log
         self._named = False  # whether the name of the first dataset was used
-        self._results = Results()
         self._orders = ThreadPoolExecutor(1, "orders")
         self._recovering: threading.Thread | None = None
         self._current: CameraWait | _Capturing | None = None
@@ -126,6 +126,10 @@ class CaptureSession:
     def outcomes(self) -> list[dict[str, Any]]:
         """Path, samples and loss of each finished dataset, in order."""
         return list(self._results.outcomes)
+
+    def note_report(self, dataset: str) -> None:
+        """Note that the report of a dataset was made, or failed: one that is not kept may be removed."""
+        self._results.unreported.discard(Path(dataset).stem)
 
     # ---- active or not -------------------------------------------------------------------
     def activate(self) -> None:
@@ -262,13 +266,13 @@ class CaptureSession:
         return facts
 
 
-def _uploader(settings: Settings, live: LiveSettings, log: Log) -> Uploader | None:
+def _uploader(settings: Settings, live: LiveSettings, log: Log, results: Results) -> Uploader | None:
     """Return the uploader, None without `upload`. Raises UsageError if datasets cannot be uploaded."""
     if not live.upload:
         return None
     if settings.layout != "zip":
         raise UsageError(f"upload: only datasets with layout zip are uploaded, and layout is {settings.layout}")
-    return Uploader(live, log)
+    return Uploader(live, log, results.unreported)
 
 
 def _answered(text: str) -> Future[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,12 @@ class Uploader:
     Owns: its thread changes everything; `status` may be read by any.
     """
 
-    def __init__(self, live: LiveSettings, log: Log) -> None:
-        """Raises UsageError if `upload` is not a valid place, or its library is missing."""
+    def __init__(self, live: LiveSettings, log: Log, unreported: Container[str] = ()) -> None:
+        """`unreported`: names of datasets whose reports are still to come; they are not removed yet.
+
+        Raises UsageError if `upload` is not a valid place, or its library is missing.
+        """
+        self._unreported = unreported
         self._out = Path(live.out)
         self._keep = live.keep
         self._to = Location.of(live.upload or "")
@@ -105,9 +109,10 @@ class Uploader:
                     file.write(json.dumps({"to": str(self._to), "files": _files(paths)}).encode())
                 note.put_in_place()
             self._sent += 1
-            self._log.info(f"upload: {paths.name} is at {self._to}{'' if self._keep else ', and removed here'}")
+            gone = not self._keep and paths.name not in self._unreported
+            self._log.info(f"upload: {paths.name} is at {self._to}{', and removed here' if gone else ''}")
             self._waiting -= 1
-            if not self._keep:
+            if gone:
                 _remove(paths)
 
     def _datasets(self) -> list[DatasetPaths]:
@@ -117,7 +122,7 @@ class Uploader:
             if not self._keep:
                 for name in names:
                     paths = DatasetPaths(self._out, name.removesuffix(UPLOADED))
-                    if name.endswith(UPLOADED) and _is_noted(paths):
+                    if name.endswith(UPLOADED) and paths.name not in self._unreported and _is_noted(paths):
                         _remove(paths)
             found = [DatasetPaths(self._out, name.removesuffix(".zip")) for name in names if name.endswith(".zip")]
             wanted = [p for p in found if p.finished and p.name not in self._refused and not _is_noted(p)]

@@ -27,7 +27,8 @@ class Session:
     source = None
 
     def __init__(self, **facts):
-        self.answer, self.outcomes = Future(), []
+        self.answer, self.outcomes, self.reported = Future(), [], []
+        self.note_report = self.reported.append
         self.facts = {"active": True, "waiting_for": "", "finished": [], "recording": False} | facts
         self.start = self.stop = self.split = self.pause = self.resume = lambda: self.answer
 
@@ -197,6 +198,7 @@ def made_pages(service, *datasets):
         service.session.outcomes.append({"dataset": str(path)})
         service._announce()
     service._reports.shutdown()
+    assert service.session.reported == [*map(str, datasets)]
     return said
 
 

@@ -5,6 +5,7 @@ import errno
 import shutil
 import threading
 import time
+from pathlib import Path
 from unittest.mock import Mock
 
 import polars as pl
@@ -90,6 +91,16 @@ def test_memory_stays_bounded_where_no_dataset_can_begin(recording, tmp_path):
     feed.play(4.0)
     assert feed.held() < 1.5 * early
     feed.capture.close()
+
+
+@pytest.mark.parametrize("report", [False, True])
+def test_a_dataset_that_gets_a_report_is_noted_from_its_begin(recording, tmp_path, report):
+    """Until then it is not removed after its upload."""
+    feed = Feed(recording(**SLOW), tmp_path, report=report)
+    feed.play()
+    feed.capture.close()
+    (container,) = feed.capture.results.finished
+    assert feed.capture.results.unreported == ({Path(container).stem} if report else set())
 
 
 def test_a_clock_that_cannot_be_used_is_said_once(recording, tmp_path):

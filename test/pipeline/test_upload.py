@@ -123,6 +123,20 @@ def test_what_is_not_kept_is_removed_once_it_is_there(bucket, place, start, tmp_
     assert one.status()["failure"] == ""
 
 
+def test_a_dataset_whose_report_is_to_come_is_removed_after_it(bucket, place, tmp_path):
+    """Else the process that makes the report would find no dataset: an upload may take less time."""
+    live = LiveSettings(out=str(tmp_path), upload=place, keep=False, report=True)
+    session = CaptureSession(System(), Settings(), live, "host", Log())
+    session._results.unreported.add("drive")
+    dataset(tmp_path, "drive")
+    until(lambda: session.status()["upload"]["sent"] == 1)
+    time.sleep(0.2)
+    assert set(files(tmp_path)) >= {f"drive{end}" for end in ENDS}
+    session.note_report(str(tmp_path / "drive.zip"))
+    until(lambda: not files(tmp_path))
+    session.close()
+
+
 @pytest.mark.parametrize("left", [ENDS, ENDS[1:], ENDS[2:], ()])
 def test_what_a_power_cut_left_of_a_removal_is_removed_at_the_next_start(start, tmp_path, left):
     dataset(tmp_path, "drive")
