@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from edgefirst_ros.config import SECOND, Settings
-from edgefirst_ros.counts import NOT_NEAREST, OVERLOAD
+from edgefirst_ros.counts import NOT_NEAREST
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
@@ -203,12 +203,6 @@ class OtherCamera:
         """End all threads; any thread may call it."""
         if self._source is not None:
             self._source.close()
-
-
-def leave_out(unit: AccessUnit) -> None:
-    """Drop the content of a still picture that cannot be written in time."""
-    if unit.content is not None and not isinstance(unit.content, MessageError):
-        unit.content = MessageError(OVERLOAD, "it arrived while no sample could be written")
 
 
 def _entry(message: SensorMessage) -> int:

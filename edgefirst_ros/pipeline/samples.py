@@ -17,7 +17,7 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD,
 from edgefirst_ros.dataset.writer import NewSample
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import workers
-from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, leave_out, picture_options
+from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, picture_options
 from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts, assemble
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
@@ -234,7 +234,7 @@ class SampleBuilder:
         elif self._pace.is_stuck and isinstance(item, AccessUnit) and not _depends(item):
             item.leave_out()
         elif self._pace.is_stuck and isinstance(item, CameraMessage):
-            leave_out(item.message.content)
+            item.message.content.leave_out()
         self._choosing.put(item)
 
     @property
@@ -295,14 +295,12 @@ class SampleBuilder:
         self._resolve(last=False)
 
     def _add_unit(self, unit: AccessUnit) -> None:
-        broken = isinstance(unit.content, MessageError)
+        broken = isinstance(unit.content, MessageError) and unit.content.reason != OVERLOAD  # else it has a frame
         if self._pictures is not None and (unit.gap or broken):
             self._pictures.mark_gap()
         if broken:
             self._drop(unit.content.reason, unit.content)
         elif self._pictures is not None and not self._pace.is_over:
-            if unit.content is None:
-                unit.content = MessageError(OVERLOAD, "it arrived while no sample could be written")
             if unit.wanted or _depends(unit):
                 if _depends(unit):
                     self._facts.video.add(unit.content.form)

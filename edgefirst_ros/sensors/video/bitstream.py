@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
+from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE, OVERLOAD
 from edgefirst_ros.errors import MessageError
 
 Buffer = bytes | memoryview
@@ -216,8 +216,9 @@ class AccessUnit:
         return self.picture is not None and self.picture.closed
 
     def leave_out(self) -> None:
-        """Drop the message of a unit that cannot be written in time, unless it says why it cannot be used."""
-        self.content = self.content if isinstance(self.content, MessageError) else None
+        """Drop the content of a still picture that cannot be written in time, unless it says why it cannot be used."""
+        if self.content is not None and not isinstance(self.content, MessageError):
+            self.content = MessageError(OVERLOAD, "it arrived while no sample could be written")
 
     def drop_bytes(self) -> None:
         """Free its message and its bytes once they are not needed any more."""
