@@ -61,6 +61,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
+def one_line(text: str) -> str:
+    """Return text as it is printed, with line ends escaped: a name must not begin a line of its own."""
+    return printable(text).replace("\n", "\\n")
+
+
 def show_path(path: str | os.PathLike[str]) -> str:
     """Return a path relative to the current folder if it is in it, else as it is."""
     text, here = os.fspath(path), os.getcwd()

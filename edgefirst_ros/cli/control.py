@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, load_node
-from edgefirst_ros.cli.output import one_line, say
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.cli.output import say
+from edgefirst_ros.errors import UsageError, one_line
 
 
 def control(

@@ -24,7 +24,7 @@ from edgefirst_ros.cli.options import (
     rule_of,
     wants_json,
 )
-from edgefirst_ros.cli.output import EVERY, LINE_EVERY, Result, Said, describe_time, one_line, size_of
+from edgefirst_ros.cli.output import EVERY, LINE_EVERY, Result, Said, describe_time, size_of
 from edgefirst_ros.errors import (
     DatasetError,
     ObjectStoreError,
@@ -32,6 +32,7 @@ from edgefirst_ros.errors import (
     UsageError,
     counted,
     need,
+    one_line,
     printable,
     show_path,
 )

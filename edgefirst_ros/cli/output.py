@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from edgefirst_ros.counts import UNITS
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, listed, printable
-
-
-def one_line(text: str) -> str:
-    """Return text as it is printed, with line ends escaped: a name must not begin a line of its own."""
-    return printable(text).replace("\n", "\\n")
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, listed, one_line, printable
 
 
 def say(text: str) -> None:

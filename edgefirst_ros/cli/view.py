@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings
-from edgefirst_ros.cli.output import explained, one_line, progress, say
-from edgefirst_ros.errors import counted
+from edgefirst_ros.cli.output import explained, progress, say
+from edgefirst_ros.errors import counted, one_line
 
 
 def view(

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drafts a rig from the types, rates, frame_ids and transforms of recordings."""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgefirst_ros import streams
+from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.config.rig import check_key
+from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.errors import MessageError, RecordingError, UsageError, counted, listed, one_line
+from edgefirst_ros.limits import DEFAULT_LIMITS
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, known_name
+from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
+from edgefirst_ros.sensors.calibration import frame_id_of
+from edgefirst_ros.sources.inputs import RecordingInput
+from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, MASK
+
+BASES = ("base_link", "base_footprint")
+"""Usual frames of a vehicle, the preferred one first."""
+FRONT = "front"
+_PLAIN = re.compile(r"[/\w.~-]+")
+"""Names that YAML reads as text without quotes."""
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(slots=True)
+class _Found:
+    """A topic of a usable type: messages in all recordings, with facts of its first message."""
+
+    topic: str
+    schema: str
+    messages: int = 0
+    seconds: float = 0.0
+    """Time in which they were recorded, summed over the recordings."""
+    frame_id: str = ""
+    points: int = 0
+    """Points of the first cloud."""
+    camera: CameraFacts | None = None
+
+    @property
+    def comment(self) -> str:
+        parts = (
+            [f"{(self.messages - 1) / self.seconds:.1f} Hz"]
+            if self.seconds > 0
+            else [counted(self.messages, "message")]
+        )
+        parts += [f"frame_id {self.frame_id}"] if self.frame_id else []
+        if self.camera is not None and self.camera.size is not None:
+            parts.append(f"{self.camera.codec} {self.camera.size[0]} x {self.camera.size[1]}")
+        return one_line(", ".join([*parts, self.schema]))
+
+
+@dataclass(slots=True)
+class _Line:
+    key: str
+    parts: dict[str, Any]
+    comment: str
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Collects facts of topics from recordings, and assigns a topic to each sensor."""
+
+    topics: dict[str, _Found] = field(default_factory=dict)
+    radars: set[str] = field(default_factory=set)
+    static: list[tuple[str, str]] = field(default_factory=list)
+    """(parent, child) of the static transforms."""
+    lines: list[_Line] = field(default_factory=list)
+    left: list[_Line] = field(default_factory=list)
+    """Lines of topics that are not used."""
+
+    def read(self, given: RecordingInput, report: Progress) -> None:
+        wanted = {*USABLE, CAMERA_INFO, MASK, *KNOWN_TOPICS["model/info"]}
+        times: dict[str, tuple[int, int]] = {}
+
+        def observe(message: Message) -> None:
+            if message.schema in wanted:
+                first, last = times.get(message.topic, (message.log_time, message.log_time))
+                times[message.topic] = min(first, message.log_time), max(last, message.log_time)
+                self._take(message)
+
+        first, *more = given.files
+        walked = walk(
+            first, Settings(), lambda done, of: report(f"reading {given.label}", done, of), observe, more=more
+        )
+        for topic, (begin, end) in times.items():
+            self.topics[topic].seconds += (end - begin) / SECOND
+            schema = walked.topics.get(topic, "")
+            if schema and self.topics[topic].schema != schema:
+                raise UsageError(
+                    f"{given.path}: {topic} is {schema}, in another recording {self.topics[topic].schema}; "
+                    "draft a rig of each"
+                )
+        self.radars |= walked.radars
+        for calibration in walked.calibrations.values():
+            self.static += [(one["parent"], one["child"]) for one in calibration.static_transforms]
+
+    def _take(self, message: Message) -> None:
+        found = self.topics.get(message.topic)
+        if found is None:
+            found = self.topics[message.topic] = _Found(message.topic, message.schema)
+            if message.schema in CAMERA_TYPES:
+                found.camera = CameraFacts(message.topic, message.schema, DEFAULT_LIMITS)
+        found.messages += 1
+        if found.camera is not None:
+            found.camera.offer(message)
+        if found.messages == 1 or (not found.frame_id and found.messages <= 10):
+            try:
+                content = decode(message)
+            except MessageError:
+                return
+            found.frame_id = frame_id_of(content) or ""
+            if message.schema == CLOUD and not found.points:
+                found.points = content.width * content.height
+
+    def conclude(self) -> None:
+        groups = defaultdict[str, list[_Found]](list)
+        for found in self.topics.values():
+            if (key := self._guess(found)) is not None:
+                groups[key].append(found)
+        self._cameras(groups.pop(streams.CAMERA.key, []))
+        for key in (*(sensor.key for sensor in streams.companions()), *streams.ROLES):
+            if key in groups:
+                self._sensor(key, groups[key])
+
+    def _guess(self, found: _Found) -> str | None:
+        """Return the sensor or role that a topic is probably of; None for a topic that only accompanies another one."""
+        name = known_name(found.topic, found.schema)
+        own = [sensor.key for sensor in streams.companions() if sensor.topic.name == name]
+        if own:
+            return own[0]
+        if found.camera is not None:
+            return streams.CAMERA.key
+        if found.schema in (streams.CLOUD, streams.CUBE):
+            return guess_key(found.topic, found.schema, Settings(), self.radars)
+        if name == "fusion/boxes3d":
+            return "boxes3d"
+        return next((key for key, types in streams.ROLES.items() if found.schema in types), None)
+
+    def _beside(self, found: _Found, *names: str) -> str | None:
+        """Return a topic of the types of the device's topics `names` that belongs to another: by its namespace."""
+        for name in names:
+            fits = [one for one in self.topics.values() if one.schema in KNOWN_TOPICS[name]]
+            if len(names) > 1:  # several topics have that type
+                fits = [one for one in fits if known_name(one.topic, one.schema) == name]
+            space = namespace_of(found.topic, found.schema)
+            own = sorted(one.topic for one in fits if namespace_of(one.topic, one.schema) == space)
+            if own:
+                return own[0]
+        return None
+
+    def _cameras(self, group: list[_Found]) -> None:
+        """Draft the cameras; of several topics with pictures of one camera the preferred form."""
+
+        def order(found: _Found) -> tuple[int, int, str]:
+            name = known_name(found.topic, found.schema)
+            known = CAMERA_NAMES.index(name) if name in CAMERA_NAMES else len(CAMERA_NAMES)
+            return known, streams.CAMERA_TYPES.index(found.schema), found.topic
+
+        spaces: dict[str, _Found] = {}
+        for found in sorted(group, key=order):
+            space = namespace_of(found.topic, found.schema)
+            if found.camera is None or found.camera.size is None:
+                self._leave(streams.CAMERA.key, found, "no picture in it can be decoded")
+            elif space in spaces:
+                self._leave(streams.CAMERA.key, found, f"of the same camera as {spaces[space].topic}")
+            else:
+                spaces[space] = found
+        names = {found.topic: space or found.topic for space, found in spaces.items()}
+        ordered = sorted(
+            spaces.values(),
+            key=lambda one: (one is not spaces.get(""), order(one)[0], *_in_front(names[one.topic]), one.topic),
+        )
+        infos = sorted(one.topic for one in self.topics.values() if one.schema == streams.CAMERA_INFO)
+        only = infos[0] if len(infos) == len(ordered) == 1 else None
+        for key, found in _with_instances(streams.CAMERA.key, ordered, names):
+            info = self._beside(found, "camera/info") or only
+            parts = {"topic": found.topic} | ({"info": info} if info is not None else {})
+            first = key == streams.CAMERA.key
+            note = "the reference: its frames are the samples, " if first else ""
+            guessed = "guessed to be the main camera, " if first and len(ordered) > 1 else ""
+            self._use(key, parts, f"{note}{guessed}{found.comment}")
+
+    def _sensor(self, key: str, group: list[_Found]) -> None:
+        """Draft a companion or a role; of several clouds with one frame_id that with most points."""
+        sensor = None if key in streams.ROLES else streams.of_key(key)
+        camera = next((self.topics[line.parts["topic"]] for line in self.lines if line.key == "camera"), None)
+        space = "" if camera is None else namespace_of(camera.topic, camera.schema)
+
+        def order(found: _Found) -> tuple[Any, ...]:
+            name = known_name(found.topic, found.schema)
+            type_place = streams.ROLES[key].index(found.schema) if sensor is None else 0
+            beside = sensor is None and namespace_of(found.topic, found.schema) != space
+            size = found.messages if sensor is None else found.points if key.startswith("lidar") else 0
+            return name is None, beside, type_place, -size, *_in_front(found.topic), found.topic
+
+        frames: dict[str, str] = {}
+        used: list[_Found] = []
+        for found in sorted(group, key=order):
+            others = known_name(found.topic, found.schema) not in (None, key.replace(".", "/"))
+            if sensor is not None and not sensor.default:
+                self._leave(key, found, "to use it, also write `{}: {}`".format(*map(_quote, sensor.setting or ())))
+            elif sensor is not None and others:
+                self._leave(key, found, "by its name made from another topic")
+            elif sensor is not None and found.frame_id and found.frame_id in frames:
+                self._leave(key, found, f"has the frame_id of {frames[found.frame_id]}, so it may be made from that")
+            elif sensor is None and used:
+                self._leave(key, found, f"{used[0].topic} is used")
+            else:
+                used.append(found)
+                frames[found.frame_id] = found.topic
+        for name, found in _with_instances(key, used, {one.topic: one.topic for one in used}):
+            parts = {"topic": found.topic}
+            if key == "model":
+                masks = self._beside(found, "model/mask", "model/mask_compressed")
+                parts |= {"info": info} if (info := self._beside(found, "model/info")) is not None else {}
+                parts |= {"masks": masks} if masks is not None and found.schema == streams.DETECT else {}
+            known = known_name(found.topic, found.schema) is not None
+            guess = "" if known else "guessed from type" + (" and fields" if found.topic in self.radars else "") + ", "
+            self._use(name, parts, f"{guess}{found.comment}")
+
+    def _use(self, key: str, parts: dict[str, Any], comment: str) -> None:
+        try:
+            check_key(key)
+        except ValueError:
+            self.left.append(_Line(key, parts, comment))
+        else:
+            self.lines.append(_Line(key, parts, comment))
+
+    def _leave(self, key: str, found: _Found, why: str) -> None:
+        self.left.append(_Line(key, {"topic": found.topic}, f"{why}; {found.comment}"))
+
+    def base_frame(self) -> str | None:
+        """Return the frame of the vehicle: a usual name, else the root above most frames of sensors."""
+        parents = {child: parent for parent, child in self.static}
+        frames = {*parents, *parents.values()}
+        usual = [name for name in BASES if name in frames]
+        roots = defaultdict[str, int](int)
+        for found in self.topics.values():
+            frame, seen = found.frame_id, set[str]()
+            while frame in parents and frame not in seen:
+                seen.add(frame)
+                frame = parents[frame]
+            if frame in frames:
+                roots[frame] += 1
+        return usual[0] if usual else min(roots, key=lambda one: (-roots[one], one), default=None)
+
+
+def _in_front(name: str) -> tuple[bool, int]:
+    """Return a key that sorts a sensor in front first, and then the shortest name."""
+    words = _WORD.findall(name.lower())
+    return FRONT not in words, len(words)
+
+
+def _with_instances(key: str, found: Sequence[_Found], names: Mapping[str, str]) -> Iterable[tuple[str, _Found]]:
+    """Yield (key, topic): the first one has the plain key, others an instance named by the words that differ."""
+    words = {one.topic: _WORD.findall(names[one.topic].lower()) for one in found}
+    shared = set.intersection(*map(set, words.values())) if words else set()
+    taken: set[str] = set()
+    for number, one in enumerate(found):
+        if not number:
+            yield key, one
+            continue
+        own = "_".join(word for word in words[one.topic] if word not in shared) or "_".join(words[one.topic]) or "more"
+        while own in taken:
+            own += f"_{number}"
+        taken.add(own)
+        yield f"{key}.{own}", one
+
+
+def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) -> str:
+    """Return a rig as YAML text with comments, drafted from recordings of one vehicle.
+
+    Raises RecordingError if one cannot be read or no topic is usable, UsageError if they differ in types.
+    """
+    draft = _Draft()
+    for given in recordings:
+        draft.read(given, report)
+    draft.conclude()
+    named = listed((one.label for one in recordings), 3)
+    if not draft.lines:
+        raise RecordingError(f"{named}: no topic has a type that a dataset uses; edgefirst-ros info lists the topics")
+    text = [
+        f"# Drafted by `edgefirst-ros rig` from {one_line(named)}.",
+        "# Rates, frame_ids and types are those of the recording. Check the guesses, then convert with --config.",
+    ]
+    if all(line.key != "camera" for line in draft.lines):
+        text.append("# No camera was found: the messages of this topic become the samples.")
+        text.append(f"reference_topic: {_quote(draft.lines[0].parts['topic'])}")
+    text.append("rig:")
+    text += [_write_line(line) for line in draft.lines]
+    base = draft.base_frame()
+    if base is not None:
+        text.append(f"  base_frame: {_quote(base)}  # guessed from the static transforms")
+    if draft.left:
+        text.append("  # Not used; a key has one topic. List topics that you never want under `unused`.")
+        text += [_write_line(line, "# ") for line in draft.left]
+    return "\n".join(text) + "\n"
+
+
+def _write_line(line: _Line, before: str = "") -> str:
+    # A topic with letters of globs becomes a glob that matches only itself.
+    parts = ", ".join(f"{name}: {_quote(glob.escape(value))}" for name, value in line.parts.items())
+    return f"  {before}{line.key}: {{{parts}}}  # {line.comment}"
+
+
+def _quote(value: object) -> str:
+    """Return a text as YAML, in quotes where it needs them."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
