@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """libavcodec for one video stream: pictures under the number of the unit they came in, and whether it complained.
 
-Decoding in hardware by V4L2 is tried with a keyframe before it is trusted.
+Decoding in hardware by V4L2 is tried with a keyframe before it is trusted. PyAV takes 50 ms to load, so this module is
+imported with the first reader.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import re
 from typing import Any
 
+import av
 import numpy as np
 import numpy.typing as npt
 
@@ -47,8 +49,6 @@ class Decoder:
     """
 
     def __init__(self, codec: str, kind: str = "software", limits: Limits = DEFAULT_LIMITS) -> None:
-        import av
-
         av.logging.set_level(av.logging.INFO)  # without a level messages cannot be captured
         av.logging.set_skip_repeated(False)  # the same message about two units counts twice
         logging.getLogger("libav").setLevel(logging.ERROR)  # messages outside a capture do not matter
@@ -71,8 +71,6 @@ class Decoder:
         Pictures are av.VideoFrame. Parameter sets by themselves have no number: they may be damaged though the unit
         after them is not.
         """
-        import av
-
         if self._hardware and not self._tested and number is not None:
             self._test(data)
         whole: Any = data if self._hardware else _with_end(data, self.codec)
@@ -93,8 +91,6 @@ class Decoder:
 
     def drain(self) -> list[Any]:
         """Return all pictures that are still inside; afterwards only `restart` may come."""
-        import av
-
         with av.logging.Capture():
             try:
                 frames: list[Any] = self._context.decode(None)
@@ -127,8 +123,6 @@ class Decoder:
         self.note = f"{why}: video is decoded in software"
 
     def _open(self) -> Any:
-        import av
-
         if self._hardware:
             try:
                 return open_hardware(self.codec)
@@ -154,8 +148,6 @@ def _with_end(data: Buffer, codec: str) -> Buffer:
 # ---- hardware ----------------------------------------------------------------------------------
 def open_hardware(codec: str) -> Any:
     """Return an open decoder; raises ValueError with the cause if it cannot be opened. `codec`: h264 or hevc."""
-    import av
-
     try:
         with av.logging.Capture():
             context: Any = av.CodecContext.create(HARDWARE.format(codec=codec), "r")
@@ -170,8 +162,6 @@ def self_test(codec: str, keyframe: bytes, limits: Limits) -> str | None:
 
     None where they cannot be compared, because software cannot decode it either.
     """
-    import av
-
     software: Any = av.CodecContext.create(codec, "r")
     software.thread_count = 1
     software.options = {"max_pixels": str(limits.picture_pixels)}
@@ -199,8 +189,6 @@ def difference(name: str, found: npt.NDArray[np.uint8], wanted: npt.NDArray[np.u
 
 def _luma(context: Any, keyframe: bytes) -> npt.NDArray[np.uint8] | None:
     """Return the luma (height, width) of a keyframe; None if it does not decode without errors."""
-    import av
-
     frames: list[Any] = []
     try:
         with av.logging.Capture():

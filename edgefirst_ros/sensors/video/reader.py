@@ -25,7 +25,6 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.video.bitstream import LARGEST_SETS, AccessUnit, UnitState, with_sets
-from edgefirst_ros.sensors.video.decoder import Decoder
 
 LARGEST_BACKLOG = 64 << 20
 """Bytes of access units that wait for a request; beyond, the oldest are decoded anyway."""
@@ -74,6 +73,8 @@ class VideoReader:
         limits: Limits = DEFAULT_LIMITS,
         sets: bytes = b"",
     ) -> None:
+        from edgefirst_ros.sensors.video.decoder import Decoder
+
         self.codec = codec
         self._keyframes_only = keyframes_only
         self._decoder = Decoder(codec, decoder, limits)
