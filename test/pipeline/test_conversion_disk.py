@@ -95,3 +95,12 @@ def test_of_two_cameras_the_second_is_not_begun(recordings, takes, tmp_path):
     again = convert(path, tmp_path / "full", name="drive", reference_topic=CAMERAS)
     assert again.exit_code == 0
     assert files(tmp_path / "full") == files(tmp_path / "whole")
+
+
+def test_results_of_the_model_that_the_disk_does_not_take_are_not_written(recording, takes, tmp_path):
+    """Every third frame has one: of four samples two."""
+    path = recording(**{**STILL, "topics": frozenset({"camera", "model/output"})})
+    takes(4)
+    counts = convert(path, tmp_path, name="drive").counts.plain()
+    assert counts["/camera/jpeg"] == {"seen": 10, "written": 4, "dropped": {"refused by the disk": 6}}
+    assert counts["/model/output"] == {"seen": 4, "written": 2, "dropped": {"refused by the disk": 2}}
