@@ -152,7 +152,9 @@ class CaptureDataset:
         notes = self._output.facts.calibration.notes
         loss = {topic: dict(reasons) for topic, reasons in self._counts.lost.items()}
         lost = [f"{topic}: {n} {why}" for topic, reasons in sorted(loss.items()) for why, n in reasons.items()]
-        text = "; ".join([f"dataset {paths.container} is complete: {counted(self._writer.samples, 'sample')}", *lost, *notes])
+        text = "; ".join(
+            [f"dataset {paths.container} is complete: {counted(self._writer.samples, 'sample')}", *lost, *notes]
+        )
         return Completed(text, lossy, refused, container=str(paths.container), samples=self._writer.samples, loss=loss)
 
     def _finish(self) -> DatasetPaths | None:
