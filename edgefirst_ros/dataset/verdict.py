@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-from edgefirst_ros.dataset.tables.values import is_text
+from edgefirst_ros.dataset.tables.values import is_text, is_valid, scalars_of
 from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
 from edgefirst_ros.streams import stamp_columns
@@ -510,9 +510,10 @@ class _Columns:
         if "name" in kinds and is_text(kinds["name"]):
             names = [value or "" for value in table["name"].to_pylist()]
         wanted = {*COLUMNS, *stamp_columns(kinds).values()}
-        has = {name: table[name].is_valid().to_numpy() for name in {*wanted, *PRESENT} & {*kinds}}
+        columns = {name: table[name].combine_chunks() for name in {*wanted, *PRESENT} & {*kinds}}
+        has = {name: is_valid(column) for name, column in columns.items()}
         numbers = [name for name, kind in kinds.items() if name in wanted and pa.types.is_integer(kind)]
-        integers = {name: (table[name].fill_null(0).to_numpy().astype(np.int64), has[name]) for name in numbers}
+        integers = {name: (scalars_of(columns[name]).astype(np.int64), has[name]) for name in numbers}
         there = {name: has[name] for name in PRESENT if name in kinds}
         return cls(names, integers, there)
 

@@ -366,8 +366,8 @@ class FrameBuilder:
 
     def _is_complete(self, aligned: Aligned[_Anchor, SensorMessage], now: int) -> bool:
         """True if all fixes, attitudes and masks have come that could change the frame."""
-        if not self._results.is_complete(aligned.item.join):
-            return False
+        if not self._results.is_complete(aligned.item.join) or aligned.arrived + self._lookahead > now:
+            return False  # no horizon is earlier than the frame
         later = self._preceded.get(aligned.item.segment)  # a fix recorded in a later one may be needed
         if later is not None and aligned.stamp <= later:
             wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or waiting frames would have no bound

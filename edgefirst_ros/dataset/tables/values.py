@@ -48,6 +48,16 @@ def bits(bitmap: pa.Buffer, offset: int, count: int) -> Numbers:
     return found[skipped:].view(bool)
 
 
+def scalars_of(array: pa.Array) -> Numbers:
+    """Return the values of an array of Booleans, integers or floats; 0 for null."""
+    kind = np.dtype(bool) if pa.types.is_boolean(array.type) else numpy_type(array.type)
+    if not len(array):  # it may have no buffer
+        return np.zeros(0, kind)
+    held, size = array.buffers()[1], len(array)
+    values = bits(held, array.offset, size) if kind.kind == "b" else np.frombuffer(held, kind, array.offset + size)
+    return np.where(is_valid(array), values[-size:], kind.type(0))
+
+
 def lengths(array: pa.Array) -> Numbers:
     """Return the length of each list; 0 for null."""
     kind = array.type

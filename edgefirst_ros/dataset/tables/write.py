@@ -22,7 +22,6 @@ from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import create_anew, reporting
 from edgefirst_ros.dataset.tables.values import (
     Numbers,
-    bits,
     bounds,
     fixed,
     is_valid,
@@ -30,8 +29,8 @@ from edgefirst_ros.dataset.tables.values import (
     lengths,
     lists,
     numbers_of,
-    numpy_type,
     offsets,
+    scalars_of,
     validity,
 )
 from edgefirst_ros.errors import DatasetError, text_of
@@ -166,14 +165,10 @@ def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
 
 
 def _numbers(array: pa.Array, valid: Numbers) -> pa.Array:
-    data = array.buffers()[1]
-    if not len(array):  # it may have no buffer
-        data = b""
-    elif pa.types.is_boolean(array.type):
-        data = np.packbits(bits(data, array.offset, len(array)) & valid, bitorder="little")
-    else:
-        kind = numpy_type(array.type)
-        data = np.where(valid, np.frombuffer(data, kind, len(array), array.offset * kind.itemsize), kind.type(0))
+    values = scalars_of(array)
+    data = np.where(valid, values, values.dtype.type(0))
+    if data.dtype == bool:
+        data = np.packbits(data, bitorder="little")
     return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(data)])
 
 
