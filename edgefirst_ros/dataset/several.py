@@ -257,8 +257,18 @@ def _summed(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _stacked(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return tables below each other, with the columns of any; categories as texts, which need no common list."""
+    """Return tables below each other, with the columns of any; categories as texts, which need no common list.
+
+    Masks that are outlines, as until 2025.10, become polygons where another table has masks in pixels.
+    """
     import polars as pl
 
+    from edgefirst_ros.dataset.tables.values import split
+
     texts = [table.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)) for table in tables]
+    if any(table.schema.get("mask") == pl.Binary for table in texts):
+        for number, table in enumerate(texts):
+            if isinstance(table.schema.get("mask"), pl.List):
+                polygons = pl.Series("polygon", split(table["mask"].to_arrow(compat_level=pl.CompatLevel.oldest())))
+                texts[number] = table.drop("mask").with_columns(polygons)
     return pl.concat(texts, how="diagonal_relaxed")

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several datasets as one, on the disk and in a bucket, and what users guess that a dataset and a sample can do."""
 
+import dataclasses
+import itertools
+import math
 import os
 import pickle
 import random
@@ -377,3 +380,25 @@ def test_what_users_guess_does_what_they_mean(parts):
     for guess, hint in REFUSED.items():
         with pytest.raises((AttributeError, TypeError, edgefirst_ros.errors.UsageError), match=re.escape(hint)):
             eval(guess, known)
+
+
+def test_outlines_of_an_older_version_are_polygons_beside_masks(tmp_path):
+    """Expected: the older table's numbers as polars reads them, cut at NaN."""
+    recipe = Recipe(seconds=0.5, size=(160, 96), lidar_points=40, cube_shape=(1, 8, 2, 16), host="new")
+    new = edgefirst_ros.convert(write_recording(tmp_path / "new.mcap", recipe).path, tmp_path, name="new").paths
+    old = edgefirst_ros.convert(
+        write_recording(tmp_path / "old.mcap", dataclasses.replace(recipe, host="old")).path,
+        tmp_path,
+        name="old",
+        schema_version="2025.10",
+    ).paths
+    flat = pl.read_ipc(old.arrow)["mask"].to_list()
+    rings = [
+        None if row is None else [list(g) for nan, g in itertools.groupby(row, math.isnan) if not nan] for row in flat
+    ]
+    assert any(ring for ring in rings)
+    for both in (Dataset([new.container, old.container]), Dataset(new.container) + Dataset(old.container)):
+        for table in (both.to_polars(), both.annotations):
+            assert table["mask"].dtype == pl.Binary
+            assert table.filter(pl.col("name").str.contains("old"))["polygon"].to_list() == rings
+            assert table["mask"].drop_nulls().len() == pl.read_ipc(new.arrow)["mask"].drop_nulls().len()
