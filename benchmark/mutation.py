@@ -21,6 +21,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,8 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "edgefirst_ros"
 WANTED = 0.85
+MEMORY = 6 << 30
+"""Most bytes of data of a process of the tests."""
 HANG = 900
 """Seconds after which tests that have not ended hang."""
 PACKAGES = ("sources", "sync", "sensors", "pipeline", "dataset", "export")
@@ -191,8 +194,8 @@ def find_noticing(fault: Fault, copy: Path, most: int) -> str:
         (copy / fault.file).write_bytes(original)
     if returned == 0:
         return ""
-    if returned not in (None, 1, 2):
-        print(output[-500:], file=sys.stderr)
+    if returned not in (None, 1, 2) and (returned or 0) > 0:
+        raise RuntimeError(f"the tests for {fault.file} did not run: {output[-500:]}")
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     return "a hang" if returned is None else failed[1] if failed else f"exit code {returned}"
 
@@ -203,6 +206,7 @@ def run_tests(copy: Path, *arguments: str) -> tuple[int | None, str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         run = subprocess.Popen(command, cwd=copy, env=environment, stdout=log, stderr=log, start_new_session=True)
+        resource.prlimit(run.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
         try:
             returned = run.wait(HANG)
         except subprocess.TimeoutExpired:

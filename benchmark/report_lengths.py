@@ -62,8 +62,10 @@ def main() -> None:
     """Print the table."""
     given = sys.argv[1:]
     folder = Path(given[0] if given else tempfile.mkdtemp())
+    folder.mkdir(exist_ok=True)
     print(f"{'':34} {'wall, s':>8} {'cpu, s':>8} {'MB':>8} {'page MB':>8}")
-    for seconds in map(int, given[1:] or LENGTHS):
+    lengths = [int(seconds) for seconds in given[1:]] or LENGTHS
+    for seconds in lengths:
         path = folder / f"drive-{seconds}.mcap"
         if not path.exists():
             write_recording(path, Recipe(seconds=float(seconds), **RECIPE))
@@ -74,8 +76,8 @@ def main() -> None:
             line(f"{seconds} s, {source.suffix[1:]}", *measured("report", source, "-o", page, "--overwrite"), page)
     many = folder / "many"
     many.mkdir(exist_ok=True)
-    first = f"drive-{LENGTHS[0]}"
-    for number in range(DATASETS if (folder / f"{first}.zip").exists() else 0):
+    first = f"drive-{min(lengths)}"
+    for number in range(DATASETS):
         for ending in (".zip", ".arrow", ".frames.arrow"):
             target = many / f"drive-{number:04}{ending}"
             if not target.exists():
