@@ -557,8 +557,11 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     space = namespace_of(roles.reference, roles.schema) if roles.camera else ""
     prefix = roles.reference.removesuffix(name) if roles.camera and name else f"/{space}/" if space else "/"
     own = {part: f"{prefix}{part}" for part in (INFO, *RESULTS)}
+    model = settings.sensor("model")
+    own |= {"model/info": _expected(model.info)} if model.info is not None else {}
     masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
+    boxes3d = _expected(settings.sensor("boxes3d").topic or "fusion/boxes3d")
     heard = {part for part in STATICS for topic in roles.statics if topic.endswith(part)}
     heard |= {INFO} if roles.camera else set()
     statics = {*roles.statics, *(own.get(part) or _expected(part) for part in STATICS if part not in heard)}
@@ -571,12 +574,12 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     return replace(
         roles,
         companions=companions,
-        gps=roles.gps or _expected(settings.gps_topic or "gps"),
-        imu=roles.imu or _expected(settings.imu_topic or "imu"),
+        gps=roles.gps or _expected(settings.sensor("gps").topic or "gps"),
+        imu=roles.imu or _expected(settings.sensor("imu").topic or "imu"),
         pose=roles.pose or (_expected(pose) if pose is not None else None),
-        model=roles.model or (_expected(settings.model_topic) if settings.model_topic else own["model/output"]),
+        model=roles.model or (_expected(model.topic) if model.topic is not None else own["model/output"]),
         masks=roles.masks or (own["model/mask"] if masked else None),
-        boxes3d=roles.boxes3d or ("/fusion/boxes3d" if roles.reference != "/fusion/boxes3d" else None),
+        boxes3d=roles.boxes3d or (boxes3d if roles.reference != boxes3d else None),
         statics=frozenset(statics),
         infos=roles.infos | infos,
     )
@@ -602,7 +605,8 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
     parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
     parts[roles.pose] = streams.ROLES["pose"] if roles.pose_frames is None else KNOWN_TOPICS["tf"]
     parts |= {topic: streams.of_key(sensor).types for sensor, topic in roles.companions.items()}
-    parts |= dict.fromkeys(roles.statics, (CAMERA_INFO,))
+    parts |= dict.fromkeys(roles.statics, KNOWN_TOPICS["model/info"])
+    parts |= dict.fromkeys((topic for of in roles.infos.values() for topic in of.among), (CAMERA_INFO,))
     parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics for part in STATICS if topic.endswith(part)}
     return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}
 

@@ -371,6 +371,31 @@ def test_live_a_topic_of_the_settings_may_still_come(part, kind):
     assert getattr(choose_topics({**CAMERA, "/mine": kind}, settings, live=True), part) == "/mine"
 
 
+@pytest.mark.parametrize(
+    ("part", "kind", "usual"),
+    [
+        ("gps", FIX, "/gps"),
+        ("imu", IMU, "/imu"),
+        ("model", MODEL, "/model/output"),
+        ("boxes3d", DETECT, "/fusion/boxes3d"),
+    ],
+)
+def test_live_a_topic_of_the_rig_may_still_come_and_no_other_has_its_part(part, kind, usual):
+    settings = Settings(rig={part: "mine"})
+    roles = expect_topics(choose_topics({**CAMERA, usual: kind}, settings, live=True), settings)
+    assert getattr(roles, part) == "/mine"
+    assert kind in expected_types(roles, settings)["/mine"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_live_labels_of_a_rig_have_their_type(late):
+    settings = Settings(rig={"model": {"topic": "/results", "info": "/labels"}})
+    there = CAMERA if late else {**CAMERA, "/labels": "edgefirst_msgs/msg/ModelInfo"}
+    roles = expect_topics(choose_topics(there, settings, live=True), settings)
+    assert "/labels" in roles.statics
+    assert expected_types(roles, settings)["/labels"] == ("edgefirst_msgs/msg/ModelInfo",)
+
+
 def test_live_every_topic_in_use_has_its_types():
     settings = Settings(lidar_images=True)
     roles = expect_topics(chosen({**CAMERA, "/model/boxes2d": DETECT, "/fix": FIX}), settings)
