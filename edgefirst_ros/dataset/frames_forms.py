@@ -41,7 +41,7 @@ class UnusedTopic(_Form):
 
     topic: str
     type: str
-    count: Count
+    count: Count | None = None
     use: str
 
 

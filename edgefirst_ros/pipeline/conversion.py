@@ -353,7 +353,7 @@ class _Run:
                     self._facts.check_labels(each.calibration.labels for each in found.values())
                 except UsageError as error:
                     raise UsageError(f"{given.label}: {error}") from error
-                left, *others = (each.unused for each in found.values())
+                left, *others = ({of["topic"]: of["use"] for of in each.roles.unused} for each in found.values())
                 unused = {topic: use for topic, use in left.items() if all(topic in other for other in others)}
                 if self._settings.strict_topics and unused:
                     uses = "; ".join(f"{topic} ({use})" for topic, use in unused.items())

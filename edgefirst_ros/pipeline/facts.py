@@ -63,8 +63,6 @@ class SequenceFacts:
     """{"file", "size", "sha256"} of the recording files; empty in a capture."""
     first_source: int = 0
     """Index of the first of them in the dataset's `sources`; two cameras of one recording share them."""
-    unused: list[dict[str, Any]] = field(default_factory=list)
-    """Topics that could be used and are not: {"topic", "type", "count", "use"}."""
     scalings: dict[str, tuple[Size, Size]] = field(default_factory=dict)
     """{camera: size of its first picture that was scaled, before and after}."""
     pose: dict[str, Any] = field(default_factory=dict)
@@ -77,6 +75,12 @@ class SequenceFacts:
         """Return the place of a fused sensor, for its boxes in space."""
         info = self.calibration.camera_info
         return self.box_frames.place(frame_id, self.calibration.static_transforms, info["frame_id"] if info else None)
+
+    @property
+    def unused(self) -> list[dict[str, Any]]:
+        """Topics that could be used and are not: {"topic", "type", "count", "use"}; live the count is None."""
+        seen = self.counts.topics
+        return [of | {"count": seen[of["topic"]].seen} if of["topic"] in seen else of for of in self.roles.unused]
 
     @property
     def time_base(self) -> dict[str, Any]:
@@ -114,7 +118,7 @@ class SequenceFacts:
             "topics": self.topics,
             "counts": self.counts.plain(),
             **({"pose_frame": self.pose["frame"], "pose_source": source} if source else {}),
-            **({UNUSED: self.unused} if self.unused else {}),
+            **({UNUSED: self.unused} if self.roles.unused else {}),
             **({LACKING: list(self.roles.missing)} if self.roles.missing else {}),
         }
 

@@ -29,7 +29,7 @@ from edgefirst_ros.sources.inputs import open_files
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
-from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics, unused_topics
+from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, ROLES
 from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose, lower_median
 
@@ -157,8 +157,6 @@ class FirstPass:
     """Undecodable messages of topics that only the first pass reads."""
     cut: Cut | None
     """Begin and end of the samples; None: the whole recording."""
-    unused: dict[str, str]
-    """{topic that could be used and is not: the setting that uses it}."""
     unknown_labels: str
     """Labels of the label map that the model does not have, in words."""
 
@@ -186,10 +184,8 @@ class FirstPass:
                 counts.drop(channel.topic, OTHER_TYPE, channel.seen)
         for topic in self.roles.statics:
             counts.drop(topic, UNDECODABLE, self.unreadable.get(topic, 0))
-        seen = counts.topics
-        unused = [{"topic": t, "type": self.topics[t], "count": seen[t].seen, "use": u} for t, u in self.unused.items()]
         sources = [file.plain for file in self.recording.files]
-        return SequenceFacts(name, self.roles, self.base, self.calibration, counts, sources, first_source, unused)
+        return SequenceFacts(name, self.roles, self.base, self.calibration, counts, sources, first_source)
 
 
 class Walked:
@@ -335,7 +331,6 @@ class Walked:
             sum(last - first for first, last in segments.spans),
             self.unreadable,
             cut,
-            unused_topics(self.topics, roles, settings, self.radars),
             unknown,
         )
 

@@ -25,7 +25,11 @@ from edgefirst_ros.sources.topics import (
     expect_topics,
     expected_types,
     late_parts,
+    missing_keys,
     namespace_of,
+    option_of,
+    radars_by_name,
+    unused_topics,
 )
 from edgefirst_ros.streams import TF_MESSAGE, TILED, VIDEO
 
@@ -244,6 +248,8 @@ class LiveSource:
         self.states: dict[str, TopicState] = {}
         self.unused: dict[str, str] = {}
         """{topic that could have been meant: why it is not recorded}."""
+        self._noted: set[str] = set()
+        """Unused topics that were logged."""
         self._expect(transport.look({}).topics)
 
     def _expect(self, topics: Mapping[str, str]) -> None:
@@ -293,6 +299,7 @@ class LiveSource:
             if self.unused.get(topic) != why:
                 self._log.warning(f"{topic}: {why}")
         self.unused = unused
+        self._note_topics(offers.topics)
 
     def _part(self, topic: str, schema: str, offered: Mapping[str, str], known: Mapping[str | None, int]) -> str | None:
         """Return the name under which a topic is delivered, or None when it has no part.
@@ -335,6 +342,21 @@ class LiveSource:
         if not roles.camera or known_name(topic, schema) not in (INFO, *RESULTS):
             return True
         return Cameras({**offered, roles.reference: roles.schema}, roles.reference).may_own(namespace_of(topic, schema))
+
+    def _note_topics(self, offered: Mapping[str, str]) -> None:
+        """Note the usable topics without a role, and the keys of the rig whose topics have not come.
+
+        A transport may stop to offer topics without a role: those that were noted before stay.
+        """
+        roles, known = self._roles, {of["topic"]: of for of in self._roles.unused}
+        others = unused_topics(offered, roles, self._settings, radars_by_name(offered))
+        found = known | {of["topic"]: of for of in others if of["topic"] not in self._late.values()}
+        roles.unused = [of for topic, of in found.items() if topic not in self._parts]
+        roles.missing = missing_keys(roles, self._settings, [*self._parts.values()])
+        for of in roles.unused:
+            if of["topic"] not in {*self._noted, *self.unused}:
+                self._log.warning(f"{of['topic']} is not used; to use it: {option_of(of['use'])}")
+        self._noted |= {of["topic"] for of in roles.unused}
 
     def _listen(self, name: str, schema: str, as_topic: str, mixed: str) -> None:
         state = self.states.get(name) or TopicState(name, as_topic, schema)

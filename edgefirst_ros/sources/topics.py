@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
@@ -125,6 +125,8 @@ class Roles:
     """True if a role was assigned only by type, or is open because several topics match."""
     missing: tuple[str, ...] = ()
     """Keys of the rig without a topic in the recording."""
+    unused: list[dict[str, Any]] = field(default_factory=list)
+    """Topics of usable types without a role: {"topic", "type", "count": None, "use": the setting that uses it}."""
     base_frame: str | None = None
     """Frame of the vehicle that the rig names; None: base_link."""
 
@@ -175,8 +177,6 @@ class _Finder:
     """None where the reference is not a camera."""
     given: dict[str, str] = field(default_factory=dict)
     """Topics that the rig assigns to a sensor, or excludes, and their keys: no other role uses them."""
-    missing: list[str] = field(default_factory=list)
-    """Keys of the rig without a topic."""
 
     def named(self, key: str, types: Collection[str], settings: Settings, part: str = "topic") -> str | None:
         """Return the topic that the rig, or a short form of it, assigns to a key; None without one.
@@ -202,7 +202,6 @@ class _Finder:
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
             elif not self.live:
                 self.notes.append(f"{where}: the rig assigns it {name}, which is not in the recording")
-                self.missing += [key] if part == "topic" else []
             return None
         if self.topics[topic] not in types:
             fitting = sorted(t for t, schema in self.topics.items() if schema in types)
@@ -337,7 +336,6 @@ class _Finder:
                 self.notes.append(
                     f"pose: the rig names {own.tf[0]} and {own.tf[1]} of /tf, but the recording has no topic /tf"
                 )
-                self.missing.append("pose")
             return topic
         if own.topic is not None:
             return self.named("pose", streams.ROLES["pose"], settings)
@@ -409,11 +407,12 @@ def choose_topics(
 ) -> Roles:
     """Assign a topic to each role; `topics` are the CDR topics with their types.
 
-    `radars`: the clouds of a radar, by their fields.
+    `radars`: the clouds of a radar, by their fields; live these are not known, and their names count.
 
     Raises UsageError where several topics are candidates or the named one is missing, RecordingError without a camera.
     `live`: a named topic in addition to the reference may still come, and is not an error.
     """
+    radars = radars_by_name(topics) if live else radars
     finder = _Finder(topics, live, given={topic: "" for topic in topics if settings.is_left_alone(topic)})
     given, others = finder.other_cameras(settings)
     in_rig = settings.rig.sensors if settings.rig is not None else {}
@@ -489,7 +488,7 @@ def choose_topics(
         if in_rig_topic("boxes3d")
         else finder.one("fusion/boxes3d") or finder.single("fusion/boxes3d", finder.of_type(CUBES))
     )
-    return Roles(
+    roles = Roles(
         reference,
         topics[reference],
         own,
@@ -505,9 +504,24 @@ def choose_topics(
         infos=infos,
         notes=(*finder.notes, *finder.preferred),
         guessed=bool(finder.notes),
-        missing=tuple(finder.missing),
         base_frame=settings.rig.base_frame if settings.rig is not None else None,
     )
+    roles.missing = missing_keys(roles, settings, topics)
+    roles.unused = unused_topics(topics, roles, settings, radars)
+    return roles
+
+
+def radars_by_name(topics: Iterable[str]) -> list[str]:
+    """Return the topics that are probably of a radar, by their names."""
+    return [topic for topic in topics if "radar" in topic.lower()]
+
+
+def missing_keys(roles: Roles, settings: Settings, there: Container[str]) -> tuple[str, ...]:
+    """Return the keys to which a rig or a short form gives a topic that is not among those `there`."""
+    topics = {sensor.key: roles.companions.get(sensor.key) for sensor in settings.companions}
+    topics |= {role: getattr(roles, role) for role in streams.ROLES}
+    given = (key for key in topics if settings.sensor(key).topic is not None or settings.sensor(key).tf is not None)
+    return tuple(key for key in given if topics[key] not in there)
 
 
 def guess_key(topic: str, schema: str, settings: Settings, radars: Container[str]) -> str:
@@ -526,8 +540,8 @@ SHORT |= dict.fromkeys(streams.ROLES["pose"], "pose_topic")
 
 def unused_topics(
     topics: Mapping[str, str], roles: Roles, settings: Settings, radars: Container[str]
-) -> dict[str, str]:
-    """Return {topic of a usable type without a role: the setting that uses it}, but those the rig ignores."""
+) -> list[dict[str, Any]]:
+    """Return the topics of usable types without a role, as `Roles.unused` has them, but those the rig ignores."""
     used = {*roles.streamed, *roles.statics}
     left = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not settings.is_left_alone(t)}
     guessed = {t: guess_key(t, s, settings, radars) for t, s in left.items() if s in (CLOUD, CUBE)}
@@ -544,7 +558,8 @@ def unused_topics(
             found[topic] = f"{SHORT[schema]}: {topic}"
         elif topic not in guessed:
             found[topic] = f"reference_topic: {topic}"
-    return {topic: found.get(topic) or f"rig: {guessed[topic]}: {{topic: {topic}}}" for topic in left}
+    uses = {topic: found.get(topic) or f"rig: {guessed[topic]}: {{topic: {topic}}}" for topic in left}
+    return [{"topic": t, "type": schema, "count": None, "use": uses[t]} for t, schema in left.items()]
 
 
 def expect_topics(roles: Roles, settings: Settings) -> Roles:

@@ -2,6 +2,7 @@
 """One capture, two front ends: whatever the bus, orders, status, settings, events and signals act alike."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -10,12 +11,19 @@ import signal
 import stat
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from bags import write_two_of_each
+from pose_recordings import POSE, add_messages, poses
+from same_dataset import frame_of, members, rows_by_frame
 
+from edgefirst_ros import convert
 from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.synthetic import START
 
 LONG = 120.0
 """s that something may take on a machine that is very busy."""
@@ -41,12 +49,14 @@ class FrontEnd:
         self.events = []
         self._start = start
 
-    def begin(self, path, **settings):
+    def begin(self, path, unused=(), **settings):
+        """`unused`: topics of the recording that the capture does not subscribe."""
         recording = McapRecording(path)
         for _ in recording.walk():
             pass
         self.messages = list(recording.iter_messages())
         self.topics = {(c.topic, c.schema) for c in recording.channels.values()}
+        self.used = {topic for topic, _ in self.topics} - {*unused}
         settings = {"out": self.out, "min_free_bytes": 0, "stale_after": 1.0, "lookahead": 0.5, **settings}
         given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         self.process = self.command("capture", *given)
@@ -70,6 +80,8 @@ class FrontEnd:
 
 class Zenoh(FrontEnd):
     """On the device's bus, through a router in this process."""
+
+    known_unused: ClassVar[list] = []  # services do not announce topics
 
     def __init__(self, folder, start):
         super().__init__(folder, start)
@@ -96,7 +108,7 @@ class Zenoh(FrontEnd):
     def publish(self):
         kinds = {topic: self._encoding(schema) for topic, schema in self.topics}
         made = {topic: self._bus.declare_publisher(f"rt{topic}", encoding=kind) for topic, kind in kinds.items()}
-        until(lambda: all(one.matching_status.matching for one in made.values()), self.process)
+        until(lambda: all(made[topic].matching_status.matching for topic in self.used), self.process)
         return lambda message: made[message.topic].put(message.data), lambda: [one.undeclare() for one in made.values()]
 
     def close(self):
@@ -106,6 +118,8 @@ class Zenoh(FrontEnd):
 
 class Ros(FrontEnd):
     """A ROS 2 node."""
+
+    known_unused: ClassVar[list] = [("/radar/clusters", None)]
 
     def __init__(self, folder, start):
         super().__init__(folder, start)
@@ -147,8 +161,7 @@ class Ros(FrontEnd):
             package, _, name = schema.partition("/msg/")
             kind = getattr(importlib.import_module(f"{package}.msg"), name)
             made[topic] = self._bench.node.create_publisher(kind, topic, self._kept)
-        used = {CAMERA, "/gps"}
-        until(lambda: all(made[topic].get_subscription_count() for topic in used), self.process)
+        until(lambda: all(made[topic].get_subscription_count() for topic in self.used), self.process)
         destroy = self._bench.node.destroy_publisher
         return lambda message: made[message.topic].publish(message.data), lambda: [*map(destroy, made.values())]
 
@@ -211,6 +224,71 @@ def test_a_capture_from_the_first_order_to_the_copy(front, recording, tmp_path):
     assert {stat.S_IMODE(path.stat().st_mode) for path in front.out.iterdir()} == {0o666 & ~umask}, "others read them"
     copy = shutil.copytree(front.out, tmp_path / "laptop", ignore=shutil.ignore_patterns("*.partial", "*.journal"))
     assert all(validate(copy / os.path.basename(path)).ok for path in datasets)
+
+
+TWO_OF_EACH = {"camera.jpeg", "camera-left.jpeg", "lidar.pcd", "lidar-rear.pcd", "radar.pcd"}
+"""Kinds of the members."""
+
+
+def test_a_killed_capture_of_a_rig_is_recovered_with_all_that_was_committed(front, tmp_path):
+    """The next capture recovers it, and records the rest in a dataset of its own."""
+    source, rig = write_two_of_each(tmp_path, also=("radar/targets", "radar/clusters"), seconds=2.0)
+    path = add_messages(source, tmp_path / "in" / "drive.mcap", poses(POSE, drive_on, START, 2.0))
+    rig |= {"radar.cube.rear": "/absent", "pose": "/odom"}
+    chosen = {"rig": json.dumps(rig), "time_base": "header", "lookahead": 3.0, "flush_interval": 0.1}
+    convert(path, tmp_path / "offline", **{name: chosen[name] for name in ("rig", "time_base")})
+    first, rest, offline = (
+        DatasetPaths(folder, name)
+        for folder, name in ((front.out, "drive"), (front.out, "rest"), (tmp_path / "offline", "drive"))
+    )
+
+    def play(messages):
+        for before, message in itertools.pairwise([messages[0], *messages]):
+            time.sleep(max(0, message.log_time - before.log_time) / 1e9)
+            put(message)
+
+    front.begin(path, {"/radar/clusters"}, sequence="drive", **chosen)
+    put, vanish = front.publish()
+    half = len(front.messages) // 2
+    play(front.messages[:half])
+    committed = until(lambda: max(front.status().get("committed", 0) - 9, 0), front.process) + 9
+    front.process.kill()
+    assert front.process.wait(LONG) == -signal.SIGKILL
+    vanish()
+    front.begin(path, {"/radar/clusters"}, sequence="rest", **chosen)
+    until(lambda: first.frames.is_file() and not first.unfinished, front.process)
+    put, vanish = front.publish()
+    play(front.messages[half:])
+    until(lambda: front.status().get("samples"), front.process)
+    assert front.order("stop")["success"]
+    assert front.end(signal.SIGTERM) in (0, 3)
+    rows, expected = (rows_by_frame(paths.frames) for paths in (first, offline))
+    remade = {frame for frame in rows if rows[frame] != expected[frame]}
+    assert remade <= {max(rows)}, "only of the sample that was being written"
+    assert len(rows) - len(remade) >= committed
+    found, whole = members(first.container), members(offline.container)
+    assert {name for name, data in found.items() if whole[name] != data} == set()
+    assert {name for name in whole if frame_of(name) in rows.keys() - remade} <= found.keys()
+    for paths in (first, rest):
+        metadata = Dataset(paths.container).metadata
+        assert validate(paths.container).errors == 0
+        assert {name.partition(".")[2] for name in members(paths.container)} == TWO_OF_EACH
+        assert metadata["missing"] == ["radar.cube.rear"]
+        assert [(of["topic"], of["count"]) for of in metadata.get("unused_topics", [])] == front.known_unused
+        assert metadata["camera_infos"]["camera.left"]["width"] == 128
+        assert metadata["pose_frame"] == "odom"
+    assert facts_of(first) == facts_of(offline)
+
+
+def facts_of(paths):
+    """What the metadata state of the sensors of the sequence."""
+    (own,) = Dataset(paths.container).metadata["sequences"].values()
+    return {key: own[key] for key in ("camera_info", "camera_infos", "sensor_frames", "static_transforms", "missing")}
+
+
+def drive_on(stamp):
+    """A vehicle at 10 m/s along x."""
+    return ((stamp - START) / 1e9 * 10, 2.0, 0.5), (0.0, 0.0, 0.6, 0.8)
 
 
 def test_a_full_disk_is_a_failure_and_a_capture_without_a_dataset_ends_with_1(front, recording):

@@ -76,10 +76,10 @@ REAR = (-1.5, 0.25, 1.75)
 """Place of the second lidar of `write_two_of_each` in base_link, m."""
 
 
-def write_two_of_each(folder, **options):
+def write_two_of_each(folder, also=(), **options):
     """Write a drive with a second camera, of another size, and a second lidar, in a frame of its own.
 
-    Returns the path and the rig.
+    `also`: topics of the first vehicle beside these. Returns the path and the rig.
     """
     small = {"seconds": 3.0, "codec": "jpeg", "lidar_points": 100} | options
     pictures = {"camera", "camera/info", "lidar/points"}
@@ -87,7 +87,7 @@ def write_two_of_each(folder, **options):
     front, other = (
         write_recording(folder / f"{name}.mcap", Recipe(**small, **own)).path
         for name, own in (
-            ("front", {"size": (160, 96), "topics": {*pictures, "gps", "imu", "tf_static"}}),
+            ("front", {"size": (160, 96), "topics": {*pictures, "gps", "imu", "tf_static", *also}}),
             ("other", {"size": (128, 64), "topics": pictures, "seed": 3, "rename": topics}),
         )
     )

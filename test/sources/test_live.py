@@ -7,7 +7,8 @@ from test_messages import transforms
 from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode, known_name
 from edgefirst_ros.sources import live
-from edgefirst_ros.sources.live import CameraWait, Offers, Settling, TopicState
+from edgefirst_ros.sources.live import CameraWait, LiveSource, Offers, Settling, TopicState
+from edgefirst_ros.sources.topics import choose_topics, expect_topics
 from edgefirst_ros.streams import CLOUD, CUBE, DETECT, FIX, IMU, MASK, MODEL, TF_MESSAGE, TRANSFORM, VIDEO
 
 CAMERA = "/camera/h264"
@@ -115,6 +116,22 @@ def test_several_publishers_of_a_sensor_are_told_once_and_those_of_transforms_ar
     system.publishers = 1
     source.refresh(3.0)
     assert not source.states[CAMERA].mixed
+
+
+def test_topics_without_a_part_are_noted_once_and_keys_without_a_topic_are_missing_until_it_comes():
+    settings = Settings(rig={"lidar.points": "/c/points"})
+    system = System({CAMERA: VIDEO, "/a/points": CLOUD, "/b/points": CLOUD})
+    roles = expect_topics(choose_topics(system.offers, settings, live=True), settings)
+    source = LiveSource(system, settings, roles, lambda *message: None, system)
+    for now in (0.0, 1.0):
+        source.refresh(now)
+    told = [f"{t} is not used; to use it: --rig '{{lidar.points: {{topic: {t}}}}}'" for t in ("/a/points", "/b/points")]
+    assert (system.log, roles.missing) == ([("warning", one) for one in told], ("lidar.points",))
+    assert [(of["topic"], of["type"], of["count"]) for of in roles.unused] == [
+        ("/a/points", CLOUD, None), ("/b/points", CLOUD, None)]  # fmt: skip
+    system.offers["/c/points"] = CLOUD
+    source.refresh(2.0)
+    assert (roles.missing, len(roles.unused), len(system.log)) == ((), 2, 2)
 
 
 def test_results_of_the_older_form_come_late_and_those_of_the_newer_one_too_late(settings):

@@ -5,7 +5,7 @@ import pytest
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts, unused_topics
+from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
 CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"
@@ -243,9 +243,8 @@ def test_a_rig_gives_topics_to_sensors():
     assert roles.companions == {"lidar.points": "/lidar/clusters"}
     assert (roles.gps, roles.model, roles.masks) == ("/fix", "/results", "/masks")
     assert roles.statics == {"/front/intrinsics", "/labels"}
-    unused = unused_topics(RIGGED, roles, Settings(rig=RIG), ())
     lidar = "rig: lidar.points: {topic: /lidar/points}"
-    assert unused == {
+    assert {of["topic"]: of["use"] for of in roles.unused} == {
         "/camera/h264": "reference_topic: /camera/h264",
         "/gps": "gps_topic: /gps",
         "/lidar/points": lidar,
@@ -394,6 +393,14 @@ def test_live_labels_of_a_rig_have_their_type(late):
     roles = expect_topics(choose_topics(there, settings, live=True), settings)
     assert "/labels" in roles.statics
     assert expected_types(roles, settings)["/labels"] == ("edgefirst_msgs/msg/ModelInfo",)
+
+
+def test_live_the_cloud_of_a_radar_is_known_by_its_name():
+    def only(topic):
+        return choose_topics({**CAMERA, topic: CLOUD}, Settings(), live=True).companions
+
+    assert only("/radar_front/points") == {"radar.targets": "/radar_front/points"}
+    assert only("/ouster/points") == {"lidar.points": "/ouster/points"}
 
 
 def test_live_every_topic_in_use_has_its_types():
