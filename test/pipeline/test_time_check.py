@@ -4,16 +4,22 @@
 The three drives take 6 s of CPU: their pictures have to be drawn, encoded and decoded.
 """
 
+import json
 import math
 import re
+import struct
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
+from bags import messages, write
 from edgefirst.schemas import sensor_msgs
 from pose_recordings import ODOMETRY, add_messages, poses
 from shared_data import SHARED
+from typer.testing import CliRunner
 
+from edgefirst_ros.cli.app import app
 from edgefirst_ros.cli.info import recording_facts, time_text
 from edgefirst_ros.cli.output import show
 from edgefirst_ros.config import Settings
@@ -187,6 +193,31 @@ def test_drift_is_the_slope_of_the_fastest_messages():
     assert find_drift(log[:100], log[:100]).why == "too short: 5 s; 10 s are needed"
     assert find_drift([], []).why == "no messages"
     assert find_drift([at + (at > START + 20 * 10**9) * 10**9 for at in log], log).why == "the clock was set"
+
+
+def test_clocks_that_drift_are_found_beside_one_that_does_not(recording, tmp_path):
+    """In 40 s the clock of the IMU gains 6 ms, that of the GPS loses 10 ms; the recorder adds up to 3 ms by chance."""
+    source = recording(seconds=40, codec="jpeg", fps=5.0, size=(128, 64), topics={"camera", "imu", "gps"})
+    planted = {"/imu": 150, "/gps": -250, "/camera/jpeg": 0}
+
+    def drift(channel, message):
+        stamp = sum(n * of for n, of in zip(struct.unpack_from("<iI", message.data, 4), (10**9, 1), strict=True))
+        stamp += round(planted[channel.topic] * 1e-6 * (stamp - START))
+        return replace(message, data=message.data[:4] + struct.pack("<iI", *divmod(stamp, 10**9)) + message.data[12:])
+
+    path = write(tmp_path / "drive.mcap", [(s, c, drift(c, message)) for s, c, message in messages(source)])
+    done = CliRunner().invoke(app, ["info", "--check-time", "--json", str(path)])
+    assert done.exit_code == 0, done.exception
+    found = json.loads(done.stdout)["time_check"]["drift"]
+    for topic, ppm in planted.items():
+        drift = found[topic.split("/")[1]]
+        assert drift["ppm"] == pytest.approx(ppm, abs=max(20, 4 * drift["uncertainty"])), topic
+        assert 0 < drift["uncertainty"] < 20
+    shown = CliRunner().invoke(app, ["info", "--check-time", str(path)]).stdout
+    table = shown[shown.index("clock ") :].split("\n\n")[0]
+    assert {line.split()[0]: float(line.split()[1]) for line in table.splitlines()[1:] if line[0].isalpha()} == {
+        key: of["ppm"] for key, of in found.items()
+    }
 
 
 def test_numbers_beyond_all_measure_do_not_count(recording):
