@@ -276,9 +276,13 @@ def recording_text(facts: dict[str, Any]) -> Text:
     for camera in facts["cameras"]:
         size = f"{camera['width']} x {camera['height']}" if camera["width"] else "no picture that can be decoded"
         yield f"camera {camera['topic']}: {camera['codec'] or 'unknown codec'}, {size}"
-    if len(facts["cameras"]) > 1:
+    left = {of["topic"] for of in facts.get("unused_topics", facts["cameras"])}
+    if len(facts["cameras"]) > 1 and left & {camera["topic"] for camera in facts["cameras"]}:
         options = " ".join(f"--reference-topic {camera['topic']}" for camera in facts["cameras"])
-        yield f"several cameras: convert with {options} for a sequence of each, or with one of them"
+        yield (
+            f"several cameras: convert with {options} for a sequence of each, with one of them, or with a rig for "
+            "samples with all of them (edgefirst-ros rig drafts one)"
+        )
     if facts.get("labels"):
         labels = listed(facts["labels"], MOST_LABELS)
         yield f"the model knows {counted(len(facts['labels']), 'label')}: {labels}"

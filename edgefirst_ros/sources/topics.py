@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -533,9 +534,9 @@ def guess_key(topic: str, schema: str, settings: Settings, radars: Container[str
 
 USABLE = frozenset({*CAMERA_TYPES, CLOUD, CUBE, *(schema for types in streams.ROLES.values() for schema in types)})
 """Types of topics that a dataset could use."""
-SHORT = {FIX: "gps_topic", IMU: "imu_topic", MODEL: "model_topic", DETECT: "model_topic"}
-SHORT |= dict.fromkeys(streams.ROLES["pose"], "pose_topic")
-"""Type -> setting that names its topic."""
+ROLE_OF = {FIX: "gps", IMU: "imu", MODEL: "model", DETECT: "model", CUBES: "boxes3d"}
+ROLE_OF |= dict.fromkeys(streams.ROLES["pose"], "pose")
+"""Type -> role of a topic without members that has it."""
 
 
 def unused_topics(
@@ -544,22 +545,29 @@ def unused_topics(
     """Return the topics of usable types without a role, as `Roles.unused` has them, but those the rig ignores."""
     used = {*roles.streamed, *roles.statics}
     left = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not settings.is_left_alone(t)}
-    guessed = {t: guess_key(t, s, settings, radars) for t, s in left.items() if s in (CLOUD, CUBE)}
-    known = {sensor.topic.name: sensor for sensor in streams.companions()}
-    found = {}
-    for topic, schema in left.items():
-        sensor = known.get(known_name(topic, schema) or "")
+    rig = settings.rig.sensors if settings.rig is not None else {}
+    own = {key: of for key, of in rig.items() if of.topic is not None or of.tf is not None}
+    sensors = {sensor.topic.name: sensor for sensor in streams.companions()}
+    instances = (streams.of_key(key) for key in own if key not in streams.ROLES)
+    sensors |= {_named(own[sensor.key].topic or "", topics) or "": sensor for sensor in instances}
+
+    def use_of(topic: str, schema: str) -> str:
+        sensor = sensors.get(topic) or sensors.get(known_name(topic, schema) or "")
         name, value = (sensor.setting if sensor is not None else None) or ("", None)
         if name and getattr(settings, name) != value:
-            found[topic] = f"{name}: {str(value).lower()}"
-        elif sensor is not None and settings.sensors and sensor.key not in settings.sensors:
-            found[topic] = f"sensors: [{', '.join((*settings.sensors, sensor.key))}]"
-        elif schema in SHORT:
-            found[topic] = f"{SHORT[schema]}: {topic}"
-        elif topic not in guessed:
-            found[topic] = f"reference_topic: {topic}"
-    uses = {topic: found.get(topic) or f"rig: {guessed[topic]}: {{topic: {topic}}}" for topic in left}
-    return [{"topic": t, "type": schema, "count": None, "use": uses[t]} for t, schema in left.items()]
+            return f"{name}: {str(value).lower()}"
+        if sensor is not None and settings.sensors and sensor.key not in settings.sensors:
+            return f"sensors: [{', '.join((*settings.sensors, sensor.key))}]"
+        key = ROLE_OF.get(schema) or (guess_key(topic, schema, settings, radars) if schema in (CLOUD, CUBE) else CAMERA)
+        short = "reference_topic" if key == CAMERA else f"{key}_topic"
+        if key not in own and short in Settings.model_fields:
+            return f"{short}: {topic}"
+        if key in (CAMERA, *roles.companions):
+            words = re.sub("[^a-z0-9]+", "_", (namespace_of(topic, schema) or topic).lower()).strip("_")
+            key = f"{key}.{words[-32:]}"
+        return f"rig: {key}: {{topic: {topic}}}"
+
+    return [{"topic": t, "type": schema, "count": None, "use": use_of(t, schema)} for t, schema in left.items()]
 
 
 def expect_topics(roles: Roles, settings: Settings) -> Roles:

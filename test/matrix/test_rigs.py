@@ -169,10 +169,10 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
     second = [("lidar/points", "/rear/points"), ("/gps", "/fix")]
     path = renamed(source, tmp_path / "drive", {}, second)
     outcome = convert(path, tmp_path)
-    uses = {"/fix": "gps_topic: /fix", "/rear/points": "rig: lidar.points: {topic: /rear/points}"}
+    uses = {"/fix": "gps_topic: /fix", "/rear/points": "rig: lidar.points.rear: {topic: /rear/points}"}
     for topic, use in {
         "/fix": "--set gps_topic=/fix",
-        "/rear/points": "--rig '{lidar.points: {topic: /rear/points}}'",
+        "/rear/points": "--rig '{lidar.points.rear: {topic: /rear/points}}'",
     }.items():
         assert any(note.endswith(f"{topic} is not used; to use it: {use}") for note in outcome.notes)
     metadata = pyarrow.ipc.open_file(outcome.paths.frames).schema.metadata

@@ -243,12 +243,43 @@ def test_a_rig_gives_topics_to_sensors():
     assert roles.companions == {"lidar.points": "/lidar/clusters"}
     assert (roles.gps, roles.model, roles.masks) == ("/fix", "/results", "/masks")
     assert roles.statics == {"/front/intrinsics", "/labels"}
-    lidar = "rig: lidar.points: {topic: /lidar/points}"
     assert {of["topic"]: of["use"] for of in roles.unused} == {
-        "/camera/h264": "reference_topic: /camera/h264",
-        "/gps": "gps_topic: /gps",
-        "/lidar/points": lidar,
+        "/camera/h264": "rig: camera.camera_h264: {topic: /camera/h264}",
+        "/gps": "rig: gps: {topic: /gps}",
+        "/lidar/points": "rig: lidar.points.lidar_points: {topic: /lidar/points}",
     }
+
+
+@pytest.mark.parametrize(
+    ("settings", "uses"),
+    [
+        (
+            {"rig": {"camera": "/front/image_raw", "lidar.points": "/lidar/points", "pose": {"tf": ["map", "a"]}}},
+            {
+                "/LIDAR_TOP": "rig: lidar.points.lidar_top: {topic: /LIDAR_TOP}",
+                "/left/image_raw": "rig: camera.left: {topic: /left/image_raw}",
+                "/cube": "rig: radar.cube: {topic: /cube}",
+                "/odom": "rig: pose: {topic: /odom}",
+                "/fix": "gps_topic: /fix",
+                "/rear/points": "rig: lidar.points.rear: {topic: /rear/points}",
+            },
+        ),
+        (
+            {"rig": {"camera": "/front/image_raw", "camera.left": "/left/image_raw"}, "sensors": ["camera"]},
+            {"/left/image_raw": "sensors: [camera, camera.left]"},
+        ),
+        ({"reference_topic": "/front/image_raw"}, {"/left/image_raw": "reference_topic: /left/image_raw"}),
+    ],
+)
+def test_the_use_of_a_topic_can_be_added_to_the_settings(settings, uses):
+    """A key of the rig that is taken gets an instance, named by the topic."""
+    clouds = dict.fromkeys(("/LIDAR_TOP", "/rear/points", "/lidar/points"), CLOUD)
+    cubes = dict.fromkeys(("/cube", "/cube2"), CUBE)
+    fixes = dict.fromkeys(("/fix", "/fix2"), FIX)
+    cameras = dict.fromkeys(("/front/image_raw", "/left/image_raw"), RAW)
+    roles = chosen({**cameras, **clouds, **cubes, **fixes, "/odom": "nav_msgs/msg/Odometry"}, **settings)
+    found = {of["topic"]: of["use"] for of in roles.unused}
+    assert {topic: found[topic] for topic in uses} == uses
 
 
 @pytest.mark.parametrize(
