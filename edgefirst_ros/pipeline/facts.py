@@ -78,7 +78,7 @@ class SequenceFacts:
 
     @property
     def unused(self) -> list[dict[str, Any]]:
-        """Topics that could be used and are not: {"topic", "type", "count", "use"}; live the count is None."""
+        """Topics that could be used and are not: {"topic", "type", "count", "use"}; a capture has None as the count."""
         seen = self.counts.topics
         return [of | {"count": seen[of["topic"]].seen} if of["topic"] in seen else of for of in self.roles.unused]
 

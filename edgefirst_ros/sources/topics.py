@@ -518,7 +518,7 @@ def radars_by_name(topics: Iterable[str]) -> list[str]:
 
 
 def missing_keys(roles: Roles, settings: Settings, there: Container[str]) -> tuple[str, ...]:
-    """Return the keys to which a rig or a short form gives a topic that is not among those `there`."""
+    """Return the keys whose topic, named by a rig or a short form, is missing `there`."""
     topics = {sensor.key: roles.companions.get(sensor.key) for sensor in settings.companions}
     topics |= {role: getattr(roles, role) for role in streams.ROLES}
     given = (key for key in topics if settings.sensor(key).topic is not None or settings.sensor(key).tf is not None)
