@@ -236,7 +236,10 @@ def recording_facts(
             "calibration": judge(
                 found.calibration.camera_info,
                 found.calibration.static_transforms,
-                frames_of(found.roles.companions, found.calibration.sensor_frames),
+                frames_of(
+                    found.roles.companions,
+                    {key: walked.frame_ids[t] for key, t in found.roles.companions.items() if t in walked.frame_ids},
+                ),
             ),
             "labels": found.calibration.labels,
             "notes": [*found.roles.notes, *found.calibration.notes],

@@ -37,7 +37,7 @@ SILENT = ("rig", "lidar_topic", "radar_topic", "cube_topic", "pose_topic")
 """Settings that the metadata has only where they are given."""
 
 
-def open_calibration(roles: Roles, frame_ids: Mapping[str, str | None] = MappingProxyType({})) -> Calibration:
+def open_calibration(roles: Roles, frame_ids: Mapping[str, str] = MappingProxyType({})) -> Calibration:
     """Return the calibration to be collected of the cameras; `frame_ids`: those of their messages, by topic."""
     found = {}
     for key, topic in roles.cameras.items():

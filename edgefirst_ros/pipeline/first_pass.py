@@ -101,8 +101,6 @@ class _StampSequence:
     publish: array[int] = field(default_factory=lambda: array("q"))
     log: array[int] = field(default_factory=lambda: array("q"))
     unreadable: set[int] = field(default_factory=set)
-    frame_id: str | None = None
-    """frame_id of the first message that has one."""
 
     def add(self, message: Message, usable: bool) -> None:
         if not usable:
@@ -198,6 +196,8 @@ class Walked:
         self.sequences: dict[str, _StampSequence] = {}
         self.calibrations: dict[str, Calibration] = {}
         self.unreadable: dict[str, int] = {}
+        self.frame_ids: dict[str, str] = {}
+        """frame_id of the first message of each topic that has one."""
         self._ignored: set[str] = set()
         self._types: dict[str, str] = {}
         self.radars: set[str] = set()
@@ -229,8 +229,8 @@ class Walked:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)
             if self._frames is not None and known_name(topic, message.schema) == "tf":
                 self._take_transforms(message.schema, content)
-            if topic in self.sequences and self.sequences[topic].frame_id is None:
-                self.sequences[topic].frame_id = frame_id_of(content)
+            if topic not in self.frame_ids and (frame_id := frame_id_of(content)):
+                self.frame_ids[topic] = frame_id
         except MessageError:
             usable = False
             self.unreadable[topic] = self.unreadable.get(topic, 0) + 1
@@ -296,7 +296,7 @@ class Walked:
             span = settings.span_of(segments.spans[0][0] if segments.spans else 0)
             cut = Cut.of(span, stamps, len(sequence.numbers))
         cameras = {topic: self.sequences[topic] for topic in roles.cameras.values()}
-        calibration = open_calibration(roles, {topic: of.frame_id for topic, of in cameras.items()})
+        calibration = open_calibration(roles, self.frame_ids)
         for topic in sorted(roles.statics):
             calibration.merge(self.calibrations[topic])
         if roles.pose is not None and roles.pose_frames is not None:

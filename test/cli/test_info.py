@@ -4,11 +4,12 @@
 import json
 import re
 import subprocess
+from dataclasses import replace
 
 import pytest
 from bags import bag, messages, together, write
 
-from edgefirst_ros import convert
+from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import DatasetInfo, recording_facts, recording_text
 from edgefirst_ros.cli.output import show
 from edgefirst_ros.synthetic import START
@@ -44,6 +45,18 @@ def test_several_cameras_are_told_how_to_convert(recording, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "convert with --reference-topic /front/camera/h264 --reference-topic /rear/camera/h265 for a sequence" in out
     assert "camera /rear/camera/h265: h265, 192 x 96" in out
+
+
+@pytest.mark.parametrize(("frame", "word"), [(b"lidar", "given"), (b"aft_l", "missing")])
+def test_the_calibration_is_judged_by_the_frames_of_the_sensors(recording, tmp_path, frame, word):
+    topics = {"camera", "camera/info", "lidar/points", "tf_static"}
+    found = [
+        (s, c, replace(m, data=m.data.replace(b"\6\0\0\0lidar", b"\6\0\0\0" + frame)) if "points" in c.topic else m)
+        for s, c, m in messages(recording(**{**SMALL, "topics": topics}))
+    ]
+    path = write(tmp_path / "drive.mcap", found)
+    dataset = Dataset(convert(path, tmp_path / "out").paths.container)
+    assert recording_facts(path)["calibration"] == dataset.calibration("drive").calibration == word
 
 
 def test_a_camera_without_a_picture_is_said(recording, tmp_path, capsys):
