@@ -383,6 +383,8 @@ class _Run:
             if self._refused is None:
                 with self._watch.step("converting"):
                     self._convert(conclusions, sequence)
+                label = given.label if len(found) == 1 else sequence
+                self._notes += [f"{label}: {note}" for note in conclusions.calibration.notes]
                 self._facts.end()
         self._sources += len(given.files)
         self._duration += max(conclusions.duration for conclusions in found.values()) / SECOND
@@ -390,7 +392,6 @@ class _Run:
     def _note(self, found: FirstPass, label: str) -> None:
         self._notes += [f"{label}: {note}" for note in found.roles.notes]
         self._notes += [f"{label}: {topic}: {what}" for topic, what in found.base.replaced.items()]
-        self._notes += [f"{label}: {note}" for note in found.calibration.notes]
         self._notes += [f"{label}: {found.unknown_labels}"] if found.unknown_labels else []
         self._notes += [f"{label}: {found.cut.note}"] if found.cut is not None and found.cut.note else []
         if found.segments > 1:

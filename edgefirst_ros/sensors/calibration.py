@@ -165,14 +165,19 @@ class Calibration:
 
     @property
     def notes(self) -> list[str]:
-        """Notes to the user: a missing CameraInfo, and changes within the recording with their times."""
+        """Notes to the user: a missing CameraInfo, one of another size, and changes with their times."""
         found = []
         for camera in self.cameras or (CAMERA.key,):
             key, pictures = self._key(camera), self.cameras.get(camera)
             may_be = {of for of, _ in self._infos if pictures is None or pictures.among is None or of in pictures.among}
-            if key is not None and self._infos[key].changed is not None:
-                found.append(_describe_change("camera/info", self._infos[key]))
-            elif key is None and pictures is not None and may_be:
+            if key is not None:
+                size = _size_of(self._infos[key].value)
+                if size is not None and pictures is not None and pictures.size not in (None, size):
+                    of, its = (" x ".join(map(str, one or ())) for one in (size, pictures.size))
+                    found.append(f"camera/info: {key[0]} is for pictures of {of}, those of {pictures.topic} have {its}")
+                if self._infos[key].changed is not None:
+                    found.append(_describe_change("camera/info", self._infos[key]))
+            elif pictures is not None and may_be:
                 found.append(
                     f"camera/info: {', '.join(sorted(may_be))} is not used for {pictures.topic}: expected one topic "
                     f"with the frame_id {pictures.frame_id!r} or the size of its pictures"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.ipc
 import pytest
 import yaml
-from bags import messages, together, write
+from bags import messages, together, write, write_two_of_each
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 from pose_recordings import ODOMETRY, add_messages, poses
@@ -199,6 +199,17 @@ def test_a_key_without_a_topic_is_missing_in_the_metadata(plain, tmp_path):
     assert json.loads(metadata[b"missing"]) == ["lidar.points"]
     page = report(outcome.paths.container, tmp_path / "page.html", samples=1).pages[0].read_text()
     assert "a topic for lidar.points that is not in the recording" in page
+
+
+@pytest.mark.parametrize("named", ["/camera/info", "/left/camera_info"])
+def test_the_camera_info_of_pictures_of_another_size_is_noted(tmp_path, named):
+    path, rig = write_two_of_each(tmp_path, seconds=0.5)
+    rig["camera"]["info"] = named
+    outcome = convert(path, tmp_path / "out", rig=rig, max_width=64)
+    noted = [note for note in outcome.notes if "camera/info" in note]
+    assert noted == [
+        "rigged.mcap: camera/info: /left/camera_info is for pictures of 128 x 64, those of /camera/jpeg have 160 x 96"
+    ] * (named == "/left/camera_info")
 
 
 BOXES = {"camera", "camera/info", "lidar/points", "fusion/boxes3d", "tf_static", "gps", "imu"}
