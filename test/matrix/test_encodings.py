@@ -5,6 +5,7 @@ Foxglove's own protobuf classes and rosbags' writers make the recordings.
 """
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -410,6 +411,13 @@ def test_messages_that_a_database_holds_back_are_reported(made, tmp_path):
     outcome = convert(path, tmp_path / "out")
     assert outcome.exit_code == 3
     assert any("drive.db3-wal" in note for note in outcome.notes)
+
+
+def test_a_database_that_another_process_has_locked_is_read(made, drives, tmp_path):
+    with closing(sqlite3.connect(made("db3"), isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        convert(made("db3"), tmp_path, name="drive")
+    assert_same_dataset(tmp_path, drives["synthetic"][1], "drive")
 
 
 @pytest.mark.parametrize(("name", "module", "extra"), [("db3", "rosbags", "bags"), ("bag", "rosbags", "bags"),
