@@ -15,14 +15,13 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.rig import check_key
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import MessageError, RecordingError, UsageError, counted, listed, one_line
+from edgefirst_ros.errors import RecordingError, UsageError, counted, listed, one_line
 from edgefirst_ros.limits import DEFAULT_LIMITS
-from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, known_name
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
 from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
-from edgefirst_ros.sensors.calibration import frame_id_of
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, MASK
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, MASK
 
 BASES = ("base_link", "base_footprint")
 """Usual frames of a vehicle, the preferred one first."""
@@ -38,12 +37,12 @@ class _Found:
 
     topic: str
     schema: str
+    size: int
+    """Bytes of the first message."""
     messages: int = 0
     seconds: float = 0.0
     """Time in which they were recorded, summed over the recordings."""
     frame_id: str = ""
-    points: int = 0
-    """Points of the first cloud."""
     camera: CameraFacts | None = None
 
     @property
@@ -94,6 +93,7 @@ class _Draft:
         )
         for topic, (begin, end) in times.items():
             self.topics[topic].seconds += (end - begin) / SECOND
+            self.topics[topic].frame_id = self.topics[topic].frame_id or walked.frame_ids.get(topic, "")
             schema = walked.topics.get(topic, "")
             if schema and self.topics[topic].schema != schema:
                 raise UsageError(
@@ -107,20 +107,12 @@ class _Draft:
     def _take(self, message: Message) -> None:
         found = self.topics.get(message.topic)
         if found is None:
-            found = self.topics[message.topic] = _Found(message.topic, message.schema)
+            found = self.topics[message.topic] = _Found(message.topic, message.schema, len(message.data))
             if message.schema in CAMERA_TYPES:
                 found.camera = CameraFacts(message.topic, message.schema, DEFAULT_LIMITS)
         found.messages += 1
         if found.camera is not None:
             found.camera.offer(message)
-        if found.messages == 1 or (not found.frame_id and found.messages <= 10):
-            try:
-                content = decode(message)
-            except MessageError:
-                return
-            found.frame_id = frame_id_of(content) or ""
-            if message.schema == CLOUD and not found.points:
-                found.points = content.width * content.height
 
     def conclude(self) -> None:
         groups = defaultdict[str, list[_Found]](list)
@@ -191,7 +183,7 @@ class _Draft:
             self._use(key, parts, f"{note}{guessed}{found.comment}")
 
     def _sensor(self, key: str, group: list[_Found]) -> None:
-        """Draft a companion or a role; of several clouds with one frame_id that with most points."""
+        """Draft a companion or a role; of several clouds with one frame_id that with the largest messages."""
         sensor = None if key in streams.ROLES else streams.of_key(key)
         camera = next((self.topics[line.parts["topic"]] for line in self.lines if line.key == "camera"), None)
         space = "" if camera is None else namespace_of(camera.topic, camera.schema)
@@ -200,7 +192,7 @@ class _Draft:
             name = known_name(found.topic, found.schema)
             type_place = streams.ROLES[key].index(found.schema) if sensor is None else 0
             beside = sensor is None and namespace_of(found.topic, found.schema) != space
-            size = found.messages if sensor is None else found.points if key.startswith("lidar") else 0
+            size = found.messages if sensor is None else found.size if key.startswith("lidar") else 0
             return name is None, beside, type_place, -size, *_in_front(found.topic), found.topic
 
         frames: dict[str, str] = {}
