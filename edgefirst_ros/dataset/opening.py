@@ -14,7 +14,7 @@ from typing import cast
 
 from edgefirst_ros.dataset.names import DatasetPaths, Member, locate, parse_member
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
-from edgefirst_ros.dataset.objects.places import one_place
+from edgefirst_ros.dataset.objects.places import LIST, is_glob, one_place
 from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.zip_read import (
@@ -37,6 +37,26 @@ SUFFIXES = (".zip", ".frames.arrow", ".arrow")
 
 DatasetFiles = tuple[DatasetPaths, Container, TableFile | None, TableFile | None]
 """Paths, open container, annotations and frames of a dataset."""
+
+
+def names_several(path: object) -> bool:
+    """Return True for what represents any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
+    if not isinstance(path, str | os.PathLike):
+        return True
+    text = os.fspath(path)
+    if is_remote(text):
+        place = Location.of(text)
+        if is_glob(place) or not place.name:
+            return is_glob(place) or place.root == str(place)
+        named = place.name.endswith(SUFFIXES)
+        return not named and open_store(place).stat(f"{place.key}.zip") is None
+    if not os.path.isdir(text):
+        return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
+    try:
+        locate(text)
+    except DatasetError:
+        return True
+    return False
 
 
 def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> DatasetFiles:

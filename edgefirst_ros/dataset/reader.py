@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from edgefirst_ros.dataset import query, schema
 from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
-from edgefirst_ros.dataset.opening import open_files
+from edgefirst_ros.dataset.opening import names_several, open_files
 from edgefirst_ros.dataset.query import Samples
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
@@ -53,11 +53,10 @@ class Dataset(Samples):
 
     def __new__(cls, path: Named | Iterable[Named | Dataset] = (), *, limits: Limits = DEFAULT_LIMITS) -> Self:
         """Choose the class: one dataset, or several as one."""
-        if cls is Dataset:
-            from edgefirst_ros.dataset.several import Datasets, names_several
+        if cls is Dataset and names_several(path):
+            from edgefirst_ros.dataset.several import Datasets
 
-            if names_several(path):
-                return cast("Self", object.__new__(Datasets))
+            return cast("Self", object.__new__(Datasets))
         return object.__new__(cls)
 
     def __init__(self, path: Named | Iterable[Named | Dataset], *, limits: Limits = DEFAULT_LIMITS) -> None:

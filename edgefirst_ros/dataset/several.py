@@ -11,11 +11,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from edgefirst_ros.dataset.names import Key, locate
-from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
-from edgefirst_ros.dataset.objects.places import LIST, dataset_places, is_glob
-from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.dataset.opening import SUFFIXES
+from edgefirst_ros.dataset.names import Key
+from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
+from edgefirst_ros.dataset.objects.places import dataset_places
 from edgefirst_ros.dataset.query import Samples, check_known
 from edgefirst_ros.dataset.reader import Dataset, Named
 from edgefirst_ros.dataset.sample import Sample
@@ -33,26 +31,6 @@ MOST_NAMED = 3
 
 PartKey = tuple[int, Key]
 """Number of the dataset, and the key of a sample in it."""
-
-
-def names_several(path: Named | Iterable[Named | Dataset]) -> bool:
-    """Return True for what represents any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
-    if not isinstance(path, str | os.PathLike):
-        return True
-    text = os.fspath(path)
-    if is_remote(text):
-        place = Location.of(text)
-        if is_glob(place) or not place.name:
-            return is_glob(place) or place.root == str(place)
-        named = place.name.endswith(SUFFIXES)
-        return not named and open_store(place).stat(f"{place.key}.zip") is None
-    if not os.path.isdir(text):
-        return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
-    try:
-        locate(text)
-    except DatasetError:
-        return True
-    return False
 
 
 class Datasets(Dataset):
