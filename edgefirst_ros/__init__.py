@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset as Dataset
     from edgefirst_ros.dataset.regroup import split as split
     from edgefirst_ros.dataset.sample import Sample as Sample
-    from edgefirst_ros.dataset.sequences import SequenceCalibration as SequenceCalibration
+    from edgefirst_ros.dataset.schema import SequenceCalibration as SequenceCalibration
     from edgefirst_ros.dataset.validate import validate as validate
     from edgefirst_ros.export import restore as restore
     from edgefirst_ros.export.labels.labelling import label as label
@@ -34,7 +34,7 @@ _HOMES = {
     "Outcome": "pipeline.conversion",
     "Sample": "dataset.sample",
     "Samples": "dataset.query",
-    "SequenceCalibration": "dataset.sequences",
+    "SequenceCalibration": "dataset.schema",
     "Settings": "config",
     "convert": "pipeline.conversion",
     "errors": "errors",

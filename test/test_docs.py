@@ -27,7 +27,7 @@ from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import LOSS, NO_LOSS, PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
-from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES
+from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES
 from edgefirst_ros.streams import SENSORS
 from edgefirst_ros.synthetic import Recipe, write_recording
 

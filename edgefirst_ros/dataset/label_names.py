@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.sequences import parsed
+from edgefirst_ros.dataset.schema import parsed
 from edgefirst_ros.errors import UsageError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.label_names import MOST_NAMED, described, list_confli
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sequences import (
+from edgefirst_ros.dataset.schema import (
     CALIBRATION,
     LEFT_OUT,
     SEQUENCES,

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path
-from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.sequences import SEQUENCES, frames_metadata
+from edgefirst_ros.dataset.schema import SEQUENCES, Column, frames_metadata
 from edgefirst_ros.dataset.storage.lock import Replacement
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations

@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import names_several, open_files
 from edgefirst_ros.dataset.query import Samples
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
+from edgefirst_ros.dataset.schema import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import BySensor, Inputs, Key
 from edgefirst_ros.dataset.query import boxes_of, without_attribute
-from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.streams import form_of, of_columns, of_kind

@@ -23,7 +23,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     import polars as pl
 
-    from edgefirst_ros.dataset.sequences import SequenceCalibration
+    from edgefirst_ros.dataset.schema import SequenceCalibration
 
 AT_ONCE = 8
 """Datasets of buckets that are opened side by side."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.counts import LOSS, Counts
-from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES, of_sequence
+from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, of_sequence
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
 from edgefirst_ros.errors import DatasetError, counted, listed
 
@@ -291,7 +291,7 @@ def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSum
     """
     import os
 
-    from edgefirst_ros.dataset.sequences import frames_metadata
+    from edgefirst_ros.dataset.schema import frames_metadata
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
     table = TableFile(paths.frames) if os.path.lexists(paths.frames) else None

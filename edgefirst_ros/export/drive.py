@@ -21,7 +21,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import KEY, Samples, keys_of, with_all_columns
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.transforms import (
     BASE,

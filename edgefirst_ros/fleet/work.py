@@ -27,7 +27,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, safe_name
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
 from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store
 from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, read_columns
-from edgefirst_ros.dataset.sequences import frames_metadata
+from edgefirst_ros.dataset.schema import frames_metadata
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import ObjectStoreError, StorageError, describe_any, is_out_of_memory
 from edgefirst_ros.fleet.sources import ListedRecording

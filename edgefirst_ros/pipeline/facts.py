@@ -12,7 +12,7 @@ from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.label_names import categories_of, unite_models
-from edgefirst_ros.dataset.sequences import (
+from edgefirst_ros.dataset.schema import (
     CAMERA_INFOS,
     LACKING,
     LEFT_OUT,

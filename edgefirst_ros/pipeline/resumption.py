@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.sequences import LEFT_OUT
+from edgefirst_ros.dataset.schema import LEFT_OUT
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted
 from edgefirst_ros.pipeline.facts import making
 from edgefirst_ros.sensors.pictures import ffmpeg_version
@@ -85,7 +85,7 @@ def finished(
     recording cannot be read.
     """
     from edgefirst_ros.dataset.recovery.recover import tidy
-    from edgefirst_ros.dataset.sequences import frames_metadata
+    from edgefirst_ros.dataset.schema import frames_metadata
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
     table = TableFile(paths.frames, settings.limits)

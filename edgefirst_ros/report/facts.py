@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.dataset.names import member_of
-from edgefirst_ros.dataset.sequences import LACKING, UNUSED
+from edgefirst_ros.dataset.schema import LACKING, UNUSED
 from edgefirst_ros.dataset.summary import lacking
 from edgefirst_ros.dataset.verdict import (
     MODEL,

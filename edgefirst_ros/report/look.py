@@ -17,7 +17,7 @@ from PIL import Image
 
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN, Sample
-from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Check
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
 from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz

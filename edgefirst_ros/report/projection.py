@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, frame_of, judge
 from edgefirst_ros.sensors.lens import Lens

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable, text_of
 from edgefirst_ros.report.look import (
     Unreadable,

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.opening import open_tables
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.sequences import SequenceCalibration, frames_metadata
+from edgefirst_ros.dataset.schema import SequenceCalibration, frames_metadata
 from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.summary import DatasetSummary, stated_calibrations, summarize, summarize_dataset
 from edgefirst_ros.dataset.verdict import MODEL, Timeline

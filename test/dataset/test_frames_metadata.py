@@ -9,7 +9,7 @@ import pytest
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.merge import merge
-from edgefirst_ros.dataset.sequences import frames_metadata
+from edgefirst_ros.dataset.schema import frames_metadata
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 

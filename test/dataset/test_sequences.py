@@ -8,7 +8,7 @@ import pytest
 from handmade_dataset import CAMERA_INFO, SEQUENCE, TRANSFORMS
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset.sequences import combined, of_sequence
+from edgefirst_ros.dataset.schema import combined, of_sequence
 from edgefirst_ros.errors import DatasetError
 
 WHOLE = {

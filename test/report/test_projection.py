@@ -5,7 +5,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.report.projection import NotProjectableError, project, projector
 from edgefirst_ros.sensors.lens import Straightener

@@ -17,7 +17,7 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, safe_name
-from edgefirst_ros.dataset.sequences import frames_metadata
+from edgefirst_ros.dataset.schema import frames_metadata
 from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, count_stream
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of

@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.names import (
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, remove_unfinished
 from edgefirst_ros.dataset.recovery.journals import FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
-from edgefirst_ros.dataset.sequences import REFERENCE, SEQUENCES, SOME, WITHOUT_STAMPS
+from edgefirst_ros.dataset.schema import REFERENCE, SEQUENCES, SOME, WITHOUT_STAMPS
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing

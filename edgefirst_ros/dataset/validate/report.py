@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
-from edgefirst_ros.dataset.sequences import parsed
+from edgefirst_ros.dataset.schema import parsed
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Entry, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.values import cast_values, is_list, is_valid, split

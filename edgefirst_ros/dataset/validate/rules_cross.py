@@ -11,7 +11,7 @@ import polars as pl
 
 from edgefirst_ros.counts import PART_REASONS
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.sequences import SEQUENCES, faults, of_sequence
+from edgefirst_ros.dataset.schema import SEQUENCES, faults, of_sequence
 from edgefirst_ros.dataset.summary import summarize
 from edgefirst_ros.dataset.validate.report import KEY, Found, Subject, is_same, place_of, position_of, rule, where
 from edgefirst_ros.dataset.verdict import Check, Timeline
