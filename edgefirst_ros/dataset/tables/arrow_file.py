@@ -423,13 +423,6 @@ class TableFile:
     def _budget(self) -> Budget:
         return Budget.of_file(self.path, self._size, self._limits)
 
-    def content(self) -> bytes:
-        """Return the bytes of the file, also where it is held in memory. Raises DatasetError."""
-        try:
-            return bytes(self._bytes.read_at(self._size, 0))
-        except OSError as error:
-            raise DatasetError(f"{self.path}: cannot be read: {error}") from error
-
     @cached_property
     def rows(self) -> int:
         """Number of rows."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import gc
 import json
-import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,28 +44,25 @@ _F64 = pa.float64()
 KEYS = {"cxcywh": ("cx", "cy", "w", "h"), "ltwh": ("x", "y", "w", "h"), "xyxy": ("x_min", "y_min", "x_max", "y_max")}
 """Names of the numbers of `box2d` in each layout."""
 BOX3D = ("x", "y", "z", "w", "h", "l")
+LAYOUT_OF_BOX = "box2d layout"
+"""Internal column, which the schema does not have."""
 POSE = ("yaw", "pitch", "roll")
 
 Columns = dict[str, pa.Array]
 
 
-class CollectedRows:
-    """Collected rows whose boxes wait for the layout of the file, which may follow them."""
+def _joined(samples: Columns, rows: Columns, names: pa.Array, owner: NDArray[np.int64]) -> Columns:
+    """Return rows with the columns of their samples; boxes wait for the layout of the file, which may follow them.
 
-    def __init__(self, samples: Columns, rows: Columns, names: pa.Array, owner: NDArray[np.int64]) -> None:
-        """`names` of the samples; `owner`: which sample each row belongs to. Raises ValueError for a broken mask."""
-        taken = pa.array(owner)
-        self.columns = {name: array.take(taken) for name, array in _of_samples(samples, names).items()}
-        self.columns |= {key: array for key, array in rows.items() if key in schema.WORKING}
-        self.columns["label"] = rows["label_name"]
-        self.columns["polygon"] = _polygons(rows["polygon"])
-        self.columns["mask"] = _pictures(rows["mask"])
-        self.columns["box3d"] = _stacked(rows["box3d"], BOX3D, pa.float32())
-        self._boxes, self._found = _named_boxes(rows["box2d"])
-
-    def settle(self, layout: str) -> None:
-        """Convert the boxes to the layout of the file."""
-        self.columns["box2d"] = _boxes(self._boxes, self._found, layout)
+    `names` of the samples; `owner`: which sample each row belongs to. Raises ValueError for a broken mask.
+    """
+    taken = pa.array(owner)
+    columns = {name: array.take(taken) for name, array in _of_samples(samples, names).items()}
+    columns |= {key: array for key, array in rows.items() if key in schema.WORKING}
+    columns |= {"label": rows["label_name"], "polygon": _polygons(rows["polygon"]), "mask": _pictures(rows["mask"])}
+    columns["box3d"] = _stacked(rows["box3d"], BOX3D, pa.float32())
+    columns["box2d"], columns[LAYOUT_OF_BOX] = _named_boxes(rows["box2d"])
+    return columns
 
 
 def names_of(samples: Columns) -> pa.Array:
@@ -111,26 +108,23 @@ def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=[flat])
 
 
-def _named_boxes(array: pa.StructArray) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Boxes by the names of their numbers, and which layout those say."""
+def _named_boxes(array: pa.StructArray) -> tuple[pa.Array, pa.Array]:
+    """Return boxes by the names of their numbers, and the place in LAYOUTS of the layout which those say."""
     children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     layout = np.full(len(array), LAYOUTS.index("ltwh"))
-    said = {name: is_valid(children[mark]) for name, mark in (("cxcywh", "cx"), ("xyxy", "x_min"))}
-    whole = next((name for name, rows in said.items() if len(rows) and rows.all()), None)
-    if whole is not None:
-        return _stacked(array, KEYS[whole], _F64), np.full(len(array), LAYOUTS.index(whole))
     found = _stacked(array, KEYS["ltwh"], _F64)
-    for name, rows in said.items():
+    for name, mark in (("cxcywh", "cx"), ("xyxy", "x_min")):
+        rows = is_valid(children[mark])
         if rows.any():
             layout[rows] = LAYOUTS.index(name)
-            other = _stacked(array, KEYS[name], _F64)
-            index = np.where(rows, np.arange(len(array)) + len(array), np.arange(len(array)))
-            found = pa.concat_arrays([found, other]).take(pa.array(index))
-    return found, layout
+            both = pa.concat_arrays([found, _stacked(array, KEYS[name], _F64)])
+            found = both.take(pa.array(np.arange(len(array)) + len(array) * rows))
+    return found, pa.array(layout)
 
 
-def _boxes(named: pa.Array, found: NDArray[np.int64], layout: str) -> pa.Array:
+def _boxes(named: pa.Array, layouts: pa.Array, layout: str) -> pa.Array:
     """Boxes in the layout of the file. Numbers named x, y, w, h are in that layout, if it has a width at all."""
+    found = layouts.to_numpy()
     if layout == "cxcywh":
         found = np.where(found == LAYOUTS.index("ltwh"), LAYOUTS.index("cxcywh"), found)
     if (found == LAYOUTS.index(layout)).all():
@@ -222,7 +216,7 @@ class Flattener:
         self._waiting: list[dict[str, Any]] = []
         self._rows: list[dict[str, Any]] = []
         self._owner: list[int] = []
-        self._batches: list[CollectedRows] = []
+        self._batches: list[Columns] = []
         self._further: dict[str, dict[int, Any]] = {}
         self._of_timing: dict[str, dict[int, Any]] = {}
         """Values of fields of `timing` that no version knows, by row."""
@@ -255,10 +249,10 @@ class Flattener:
         if layout not in LAYOUTS:
             raise DatasetError(f"{self._path}: box2d_format is {layout!r}, must be one of {', '.join(LAYOUTS)}")
         for batch in self._batches:
-            batch.settle(layout)
+            batch["box2d"] = _boxes(batch["box2d"], batch[LAYOUT_OF_BOX], layout)
         columns = {}
         for name, column in schema.WORKING.items():
-            chunks = [batch.columns[name] for batch in self._batches]
+            chunks = [batch[name] for batch in self._batches]
             if (column.level == "identity" and name != "timestamp") or any(c.null_count < len(c) for c in chunks):
                 kind = chunks[0].type if chunks else schema.working(column)
                 columns[name] = pa.chunked_array(chunks, kind)
@@ -340,7 +334,7 @@ class Flattener:
             nameless = self.samples - count + pc.index(pc.is_null(names), True).as_py()
             raise self._error("has no name, sequence_name or image_name", nameless)
         try:
-            self._batches.append(CollectedRows(samples, rows, names, owner))
+            self._batches.append(_joined(samples, rows, names, owner))
         except ValueError as error:
             place = f"one of {count} samples up to {self.samples} (from 0)"
             raise DatasetError(f"{self._path}: {place} has a mask that is not base64: {error}") from error
@@ -408,11 +402,11 @@ LARGEST = 1 << 28
 """Characters of the largest sample, and of everything beside the samples."""
 LAYOUT = "ltwh"
 """Box layout of a file that does not state one."""
-BLANK = " \t\n\r"
+BLANK = re.compile(r"[ \t\n\r]*")
 
 
 class NestedFile:
-    """A file of nested JSON as a table in working types: `schema`, `metadata`, `batches`; `size` in bytes.
+    """A file of nested JSON as a table in working types: `schema`, `metadata`, `batches`.
 
     `bare`: a mere array. The text is read in pieces; what stays are the columns.
     Raises DatasetError naming the sample that is wrong.
@@ -423,7 +417,6 @@ class NestedFile:
         rows = Flattener(path, tally)
         try:
             with open(open_file(path), encoding="utf-8-sig", newline="") as file, _without_collector():
-                self.size = os.fstat(file.fileno()).st_size
                 document = _Document(file, rows)
                 document.read()
             self.bare = document.bare
@@ -457,37 +450,28 @@ class _Document:
 
     def __init__(self, file: Any, rows: Flattener) -> None:
         self.beside: dict[str, Any] = {}
-        self.bare = False
-        self._file = file
-        self._rows = rows
-        self._text = ""
-        self._at = 0
+        self._file, self._rows = file, rows
+        self._text, self._at = "", 0
         self._decode = json.JSONDecoder().raw_decode
 
     def read(self) -> None:
         first = self._next()
-        if first == "[":
-            self.bare = True
-            self._at += 1
-            self._samples()
-        elif first == "{":
-            self._at += 1
-            self._object()
-        else:
+        if first not in ("[", "{"):
             raise ValueError(f"begins with {first!r}, expected an array of samples or an object with 'samples'")
+        self.bare = first == "["
+        (self._samples if self.bare else self._object)()
         if self._next():
             raise ValueError(f"more data after the end: {self._text[self._at : self._at + 20]!r}")
 
     def _object(self) -> None:
         seen: set[str] = set()
-        while not self._closes("}", first=not seen):
+        for _ in self._items("{", "}"):
             key = self._value()
             if not isinstance(key, str) or key in seen:
                 raise ValueError(f"key {key!r} is not text or comes twice")
             seen.add(key)
             self._take(":")
             if key == "samples":
-                self._take("[")
                 self._samples()
             else:
                 self.beside[key] = self._value()
@@ -495,20 +479,18 @@ class _Document:
             raise ValueError("an object without 'samples'")
 
     def _samples(self) -> None:
-        first = True
-        while not self._closes("]", first=first):
-            first = False
+        for _ in self._items("[", "]"):
             self._rows.add(self._value())
 
-    def _closes(self, end: str, *, first: bool) -> bool:
-        """Move to the next item; True after the last."""
-        found = self._next()
-        if found == end:
-            self._at += 1
-            return True
-        if not first:
-            self._take(",")
-        return False
+    def _items(self, begin: str, end: str) -> Iterator[None]:
+        """Yield before each item of an array or object."""
+        self._take(begin)
+        if self._next() != end:
+            yield
+            while self._next() != end:
+                self._take(",")
+                yield
+        self._take(end)
 
     def _take(self, wanted: str) -> None:
         found = self._next()
@@ -519,12 +501,9 @@ class _Document:
     def _next(self) -> str:
         """Return the next character that is not blank; empty at the end."""
         while True:
-            while self._at < len(self._text):
-                if self._text[self._at] not in BLANK:
-                    return self._text[self._at]
-                self._at += 1
-            if not self._more():
-                return ""
+            self._at += len(BLANK.match(self._text, self._at)[0])  # type: ignore[index]  # it matches nothing, too
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
 
     def _value(self) -> Any:
         self._next()
@@ -570,7 +549,7 @@ class NestedTable(TableFile):
         self._limits = limits
         self._parquet = False
         self._nested = NestedFile(path, Tally())
-        self._size = self._nested.size
+        self._size = path.stat().st_size
         there = {field.name: field.type for field in self._nested.schema}
         self.metadata = dict(self._nested.metadata)
         if not self._nested.bare or "mask" in there:
@@ -585,9 +564,6 @@ class NestedTable(TableFile):
         self._columns |= {name: schema.Column(name, kind) for name, kind in there.items() if name not in held}
         self._categories = found.categories
         self.schema = schema.arrow_schema(self._columns)
-
-    def content(self) -> bytes:
-        return self.path.read_bytes()
 
     def _stored(self) -> Iterator[pa.RecordBatch]:
         for batch in self._nested.batches():
