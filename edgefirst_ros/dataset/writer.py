@@ -86,9 +86,9 @@ class _Earlier:
     def __init__(self, paths: DatasetPaths, journals: Journals, samples: int) -> None:
         self._paths, self.samples = paths, samples
         self.of_sequence: Counter[str] = Counter()
-        for batch in journals.frames(samples):
+        for batch in journals.frames.batches(samples):
             self.of_sequence.update(batch["name"].to_pylist())
-        self._rows: Iterator[Row] = (row for batch in journals.frames(samples) for row in batch.to_pylist())
+        self._rows: Iterator[Row] = journals.frames.rows(samples)
 
     def compare(self, row: Row, number: int) -> None:
         """Raise DatasetError where sample `number`, from 1, is not the one that was written before."""

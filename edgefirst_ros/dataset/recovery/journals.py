@@ -29,7 +29,7 @@ _LARGEST_LOG = 1 << 26
 """Most bytes read of a log of version 0.1: far more than a flush interval wrote."""
 
 
-class Journals:
+class Journals(LoggedRows):
     """Rows and commits of an unfinished dataset, also of version 0.1.
 
     A record that this version does not understand ends the rows of its file; `not_understood` says why, by path, and
@@ -41,77 +41,50 @@ class Journals:
         """True for journals of version 0.1."""
         self.written_here = self.is_older or is_plain_file(paths.row_log)
         """True if any file of rows exists: without them the members are another tool's."""
-        self.not_understood: dict[Path, str] = {}
-        self.description: dict[str, Any] = {}
-        """Metadata of the dataset at its last commit."""
-        self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
-        self.points: list[Checkpoint] = [Checkpoint()]
-        self.members: Mapping[str, tuple[int, int]] | None = None
-        """{name: bytes and CRC-32} of the members in a folder; None in datasets of version 0.1 and of other tools."""
-        self._annotations, self._frames = Rows(ANNOTATION_ROWS), Rows(ANNOTATION_ROWS)
+        super().__init__(paths.row_log if self.written_here and not self.is_older else None)
+        self.not_understood = {paths.row_log: self.why} if self.why else {}
         if self.is_older:
-            ends = self._read_annotations(paths.arrow_journal)
-            self._frames = self._read_frames(paths.frames_journal, ends)
+            self._read_frames(paths.frames_journal, self._read_annotations(paths.arrow_journal))
             self._read_log(paths.row_log)
-        elif self.written_here:
-            found = LoggedRows(paths.row_log)
-            self.not_understood = {paths.row_log: found.why} if found.why else {}
-            self.description, self.companions, self.points = found.description, found.companions, found.points
-            self.members, self._annotations, self._frames = found.members, found.annotations, found.frames
 
     @property
     def synced(self) -> Checkpoint:
         """The last commit that was synced to disk."""
         return max((point for point in self.points if point.synced), key=lambda point: point.samples)
 
-    @property
-    def columns(self) -> pa.Schema:
-        """Columns of the rows of annotations."""
-        return self._annotations.columns
-
-    def annotations(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of annotations."""
-        return self._annotations.batches()
-
-    def frames(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of frames, all or the first `rows`."""
-        return self._frames.batches(rows)
-
     def _read_annotations(self, path: Path) -> dict[int, int]:
         order, ends = 0, {0: 0}
         for batch, _ in self._batches(path, lambda _: ANNOTATION_ROWS):
-            self._annotations.append_batch(batch)
+            self.annotations.append_batch(batch)
             order = _order_of(batch, order)
-            ends[self._annotations.count] = order
+            ends[self.annotations.count] = order
         return ends
 
-    def _read_frames(self, path: Path, ends: Mapping[int, int]) -> Rows:
-        frames: Rows | None = None
+    def _read_frames(self, path: Path, ends: Mapping[int, int]) -> None:
         order = 0
 
         def columns_of(found: pa.Schema) -> pa.Schema:
             return schema.journal_schema(schema.frames_columns(schema.companions_of(found.names)))
 
         for batch, checkpoint in self._batches(path, columns_of):
-            self.companions = schema.companions_of(batch.schema.names)
-            frames = Rows(batch.schema) if frames is None else frames
-            frames.append_batch(batch)
+            if not self.frames.count:
+                self.companions, self.frames = schema.companions_of(batch.schema.names), Rows(batch.schema)
+            self.frames.append_batch(batch)
             order = _order_of(batch, order)
             point = _point(checkpoint or {})
-            if point is not None and point.samples == frames.count and ends.get(point.rows) == order:
+            if point is not None and point.samples == self.frames.count and ends.get(point.rows) == order:
                 self.points.append(point)
                 description = (checkpoint or {}).get("description")
                 self.description.update(description if isinstance(description, dict) else {})
-        return Rows(schema.journal_schema(schema.frames_columns(self.companions))) if frames is None else frames
 
     def _read_log(self, path: Path) -> None:
         """Add the rows of the log, which follow those of the journals without a gap."""
         for samples, rows, frame, listed in _read_lines(path):
             try:
-                if samples == self._frames.count:
-                    self._frames.append_batch(_logged([frame], self._frames.columns))
-                if rows == self._annotations.count and listed:
-                    self._annotations.append_batch(_logged(listed, ANNOTATION_ROWS))
+                if samples == self.frames.count:
+                    self.frames.append_batch(_logged([frame], self.frames.columns))
+                if rows == self.annotations.count and listed:
+                    self.annotations.append_batch(_logged(listed, ANNOTATION_ROWS))
             except (DatasetError, pa.ArrowException) as error:
                 self.not_understood[path] = str(error)
                 return

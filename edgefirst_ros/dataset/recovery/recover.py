@@ -490,7 +490,7 @@ class _Recoverer:
         self._damaged: list[str] = []
         self._finished: FinishedTables | None = None
         """Those of an archive without journals."""
-        self._frame_rows: Callable[[], Iterator[pa.RecordBatch]] = dataset.journals.frames
+        self._frame_rows: Callable[[], Iterator[pa.RecordBatch]] = dataset.journals.frames.batches
         self._companions = dataset.journals.companions
 
     def run(self, *, verify: bool, overwrite: bool) -> Recovery:
@@ -508,7 +508,7 @@ class _Recoverer:
             self._finished = FinishedTables(paths, self._limits)
         if self._own is not None:
             report.told_by, self._frame_rows, self._companions = "tables", self._own.frames, self._own.companions
-        rebuilt = Rebuilt(self._companions, self._journals.columns)
+        rebuilt = Rebuilt(self._companions, self._journals.annotations.columns)
         self._collect(rebuilt, verify=verify)
         if not report.members:
             self._nothing()
@@ -526,7 +526,7 @@ class _Recoverer:
         for batch in self._frame_rows():
             for key in keys_of(batch):
                 rebuilt.in_frames.add(*key)
-        for batch in journals.annotations():
+        for batch in journals.annotations.batches():
             rebuilt.know_annotations(batch)
         for found in self._dataset.members(verify=verify):
             if isinstance(found, Found):
@@ -604,7 +604,7 @@ class _Recoverer:
         yield from rebuilt.batches()
 
     def _annotations(self, rebuilt: Rows) -> Iterator[pa.RecordBatch]:
-        for batch in self._journals.annotations():
+        for batch in self._journals.annotations.batches():
             yield batch.filter(pa.array(map(self._is_there, keys_of(batch)), pa.bool_()))
         yield from rebuilt.batches()
 

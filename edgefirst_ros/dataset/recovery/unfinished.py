@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Member, keys_of, parse_member
@@ -109,7 +108,7 @@ class ArchiveMembers:
     def rewind(self, journals: Journals) -> Checkpoint:
         """Return to the last complete commit; the writer keeps only the members up to it."""
         archive, points, ends = self.writer, journals.points, {0: 0}
-        wanted, rows = {p.samples for p in points}, _rows(journals.frames(points[-1].samples))
+        wanted, rows = {p.samples for p in points}, journals.frames.rows(points[-1].samples)
         for number, end in enumerate(archive.sample_ends(self._trusted(journals), rows), 1):
             ends.update({number: end} if number in wanted else {})
         point = next(p for p in reversed(points) if ends.get(p.samples) == p.bytes)
@@ -152,7 +151,7 @@ class FolderMembers:
 
     def rewind(self, journals: Journals) -> Checkpoint:
         known, whole = _synced_samples(journals), 0
-        for row in _rows(journals.frames(journals.points[-1].samples)):
+        for row in journals.frames.rows(journals.points[-1].samples):
             found = self._present(row)
             if missing(row, {member.kind for member, _, _ in found}):
                 break
@@ -161,7 +160,7 @@ class FolderMembers:
             whole += 1
         point = next(p for p in reversed(journals.points) if p.samples <= whole)
         kept = set()
-        for row in _rows(journals.frames(point.samples)):
+        for row in journals.frames.rows(point.samples):
             for member, name, _ in self._present(row):
                 self.writer.seen.note(member)
                 kept.add(name)
@@ -181,14 +180,10 @@ class FolderMembers:
 
 def _synced_samples(journals: Journals) -> FrameSet:
     known = FrameSet()
-    for batch in journals.frames(journals.synced.samples):
+    for batch in journals.frames.batches(journals.synced.samples):
         for key in keys_of(batch):
             known.add(*key)
     return known
-
-
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    return (row for batch in batches for row in batch.to_pylist())
 
 
 def _head(file: Path, size: int) -> bytes:

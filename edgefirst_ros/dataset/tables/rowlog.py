@@ -128,6 +128,10 @@ class Rows:
             left -= batch.num_rows
             yield batch
 
+    def rows(self, first: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield all rows, or the first so many, one by one. Raises as `batches`."""
+        return (row for batch in self.batches(first) for row in batch.to_pylist())
+
     def _stored(self) -> Iterator[pa.RecordBatch]:
         yield from self._held
         if self._file is not None:
@@ -335,18 +339,20 @@ class LoggedRows:
     `why` describes the record that is not understood, empty if all are. Raises StorageError if the file is unreadable.
     """
 
-    def __init__(self, path: Path, folder: Path | None = None) -> None:
-        """`folder`: for the temporary files of `Rows`."""
+    def __init__(self, path: Path | None, folder: Path | None = None) -> None:
+        """`path`: None for none; `folder`: for the temporary files of `Rows`."""
         self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
         self.description: dict[str, Any] = {}
         """Metadata of the dataset at its last commit."""
         self.points: list[Checkpoint] = [Checkpoint()]
-        self.members: dict[str, tuple[int, int]] = {}
-        """{name: bytes and CRC-32} of members that were announced."""
+        self.members: dict[str, tuple[int, int]] | None = None
+        """{name: bytes and CRC-32} of members that were announced; None without a log of this version."""
         self.why = ""
         self.annotations = Rows(ANNOTATION_ROWS, folder)
         self.frames = Rows(schema.journal_schema(schema.frames_columns(self.companions)), folder)
-        self._folder = folder
+        if path is None:
+            return
+        self.members, self._folder = {}, folder
         self._stored = ANNOTATION_ROWS
         """Columns of the batches in the log."""
         self._seen = FrameSet()
@@ -386,7 +392,7 @@ class LoggedRows:
             self._add(facts["frame"], record, count if "batch" in facts else None)
         elif "commit" in facts:
             self._commit(facts["commit"], record)
-        elif "members" in facts:
+        elif "members" in facts and self.members is not None:
             self.members.update({str(name): (int(size), int(crc)) for name, size, crc in facts["members"]})
         elif facts.get("format") == _FORMAT:
             self.companions = list(facts["companions"])

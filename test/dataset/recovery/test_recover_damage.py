@@ -177,7 +177,9 @@ def test_rows_are_given_up_to_any_number(tmp_path):
     """Of a batch of the journal, and of the log behind it."""
     journals = Journals(leave(tmp_path, SAMPLES, commits={3}))
     for rows in range(8):
-        assert [frame for batch in journals.frames(rows) for frame in batch["frame"].to_pylist()] == [*range(6)][:rows]
+        assert [frame for batch in journals.frames.batches(rows) for frame in batch["frame"].to_pylist()] == [
+            *range(6)
+        ][:rows]
 
 
 def test_a_name_that_no_file_can_have_is_refused():
