@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from edgefirst_ros.dataset.names import member_of
 from edgefirst_ros.dataset.schema import LACKING, UNUSED
-from edgefirst_ros.dataset.summary import lacking
+from edgefirst_ros.dataset.summary import DatasetSummary, format_time, lacking
 from edgefirst_ros.dataset.verdict import (
     MODEL,
     THRESHOLDS,
@@ -32,45 +33,59 @@ from edgefirst_ros.report import figures
 from edgefirst_ros.report.figures import Figure
 from edgefirst_ros.report.look import Track, Unreadable, alignment, boxes, exposure, labels, lidar, radar, tracks
 from edgefirst_ros.report.sheet import Shown, sheet
-from edgefirst_ros.report.subject import ReportSubject, Tables
+from edgefirst_ros.report.subject import ReportSubject
 
 MOST_NAMED = 4
 """Checks that the sentence of the verdict names, of each level."""
 
 
-def quick(subject: ReportSubject | Tables) -> dict[str, Any]:
-    """Return the facts in the tables, without reading members: a line of the table over several."""
-    summary = subject.summary
-    checks = summary.checks
-    if not len(subject.timeline) and subject.samples:
+def quick(
+    found: DatasetSummary,
+    name: str,
+    path: Path,
+    kind: str = "dataset",
+    messages: Mapping[str, int] = MappingProxyType({}),
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the facts in the tables, without reading members: a line of the table over several.
+
+    `kind`: `dataset` or `recording`; `messages`: {topic: number of messages} of a recording.
+    """
+    checks, whole, metadata = found.checks, found.whole, found.metadata
+    if not len(found.timeline) and whole.samples:
         checks[0] = Check(
-            "samples", worst(()), f"{counted(subject.samples, 'sample')}; the dataset has no table of frames"
+            "samples", worst(()), f"{counted(whole.samples, 'sample')}; the dataset has no table of frames"
         )
     return {
-        "name": subject.name,
-        "path": str(subject.path),
-        "kind": subject.kind,
+        "name": name,
+        "path": str(path),
+        "kind": kind,
         "verdict": verdict(checks),
-        "samples": subject.samples,
-        "duration_s": round(subject.timeline.duration, 3),
-        "start": _start(subject),
+        "samples": whole.samples,
+        "duration_s": round(found.timeline.duration, 3),
+        "start": None if whole.start is None else format_time(whole.start),
         "sequences": {
             one.name: one.plain()
             | {
                 "topics": topics(one.counts, {}),
                 "paces": {name: _pace(pace, several=False) for name, pace in paces(one.timeline).items()},
-                "skew": skew(one.timeline, subject.metadata),
+                "skew": skew(one.timeline, metadata),
             }
-            for one in summary.sequences
+            for one in found.sequences
         },
-        "topics": topics(summary.whole.counts, subject.messages),
-        **{key: subject.metadata.get(key) or [] for key in (UNUSED, LACKING)},
+        "topics": topics(whole.counts, messages),
+        **{key: metadata.get(key) or [] for key in (UNUSED, LACKING)},
         "time": {
-            "paces": {name: _pace(pace, several=summary.is_several) for name, pace in paces(subject.timeline).items()}
+            "paces": {name: _pace(pace, several=found.is_several) for name, pace in paces(found.timeline).items()}
         },
-        "skew": skew(subject.timeline, subject.metadata),
-        "notes": subject.notes,
+        "skew": skew(found.timeline, metadata),
+        "notes": [*notes],
     }
+
+
+def quick_of(subject: ReportSubject) -> dict[str, Any]:
+    """Return the same of an open dataset or recording."""
+    return quick(subject.summary, subject.name, subject.path, subject.kind, subject.messages, subject.notes)
 
 
 def verdict(checks: list[Check]) -> dict[str, Any]:
@@ -211,13 +226,6 @@ def _pace(pace: Regularity, *, several: bool) -> dict[str, Any]:
     }
 
 
-def _start(subject: ReportSubject | Tables) -> str | None:
-    if not len(subject.timeline):
-        return None
-    first = int(subject.timeline.stamps.min()) // 10**9  # of 64 bits in ns: of the years 1677 to 2262
-    return f"{datetime.fromtimestamp(first, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-
-
 @dataclass
 class Gathered:
     """Content of a page."""
@@ -234,7 +242,7 @@ class Gathered:
 def gather(subject: ReportSubject, samples: int) -> Gathered:
     """Look at everything; raises DatasetError where the tables cannot be read."""
     unreadable = Unreadable()
-    found = quick(subject)
+    found = quick_of(subject)
     bright, fits = exposure(subject, unreadable), alignment(subject, unreadable)
     seen, ranges = radar(subject, unreadable), lidar(subject, unreadable)
     shown = sheet(subject, samples, unreadable)

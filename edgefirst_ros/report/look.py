@@ -362,7 +362,7 @@ def alignment(subject: ReportSubject, unreadable: Unreadable) -> Alignment:
         for (_, sensor, camera), way in ways.items()
         if isinstance(way, str)
     }
-    parts = {name: Alignment() for name in subject.by_sequence}
+    parts = {name: Alignment() for name in subject.sequences}
     for sensor in all_sensors(subject, "cloud"):
         (_meet_boxes if is_radar(sensor) else _find_in_pictures)(subject, sensor, ways, parts, unreadable)
     for name, part in parts.items():

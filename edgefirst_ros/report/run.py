@@ -19,9 +19,9 @@ from edgefirst_ros.dataset.names import check_path, locate
 from edgefirst_ros.dataset.objects.places import files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
-from edgefirst_ros.report.facts import quick
+from edgefirst_ros.report.facts import quick, quick_of
 from edgefirst_ros.report.page import page, table
-from edgefirst_ros.report.subject import check_container, tables_of
+from edgefirst_ros.report.subject import check_container, summary_of
 from edgefirst_ros.sources.inputs import RecordingInput, is_recording, is_rosbag2, recordings_of
 from edgefirst_ros.streams import RECORDINGS
 
@@ -127,11 +127,11 @@ class Pages:
                 paths = locate(path)
                 if one.fetch is None:
                     check_container(paths)
-                told = tables_of(paths, one.name, one.path, self.settings.limits)
-                if told is not None:
-                    return quick(told)
+                found = summary_of(paths, self.settings.limits)
+                if found is not None:
+                    return quick(found, one.name, one.path)
         with self._opened(one, quiet, members=False) as subject:
-            return quick(subject)
+            return quick_of(subject)
 
     @contextmanager
     def _opened(self, one: Wanted, tell: Progress, *, members: bool) -> Iterator[ReportSubject]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -96,16 +95,6 @@ class ReportSubject:
         """{sequence: calibration}."""
         return {name: self.dataset.calibration(name) for name in self.sequences}
 
-    @property
-    def words(self) -> dict[str, str]:
-        """{sequence: quality of its calibration}."""
-        return {name: one.calibration for name, one in self.calibrations.items()}
-
-    @property
-    def by_sequence(self) -> dict[str, int]:
-        """{sequence: number of samples}."""
-        return self.timeline.by_sequence or dict(Counter(place.sample.name for place in self.places))
-
     @cached_property
     def summary(self) -> DatasetSummary:
         """Counts and verdicts from the tables, by sequence; most members of a recording are not made."""
@@ -168,27 +157,8 @@ class ReportSubject:
         return [its[n] for key, its in by_sequence.items() for n in spread(len(its), shares[key])]
 
 
-@dataclass
-class Tables:
-    """A dataset of which only the tables are read."""
-
-    name: str
-    path: Path
-    timeline: Timeline
-    metadata: Mapping[str, Any]
-    summary: DatasetSummary
-    kind: str = "dataset"
-    notes: list[str] = field(default_factory=list)
-    messages: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def samples(self) -> int:
-        """Rows of the frames."""
-        return len(self.timeline)
-
-
-def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAULT_LIMITS) -> Tables | None:
-    """Read the tables of a dataset; None where they are not sufficient, so that its members must be processed.
+def summary_of(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> DatasetSummary | None:
+    """Return the summary by the tables; None where they are not sufficient, so that members must be processed.
 
     Raises DatasetError where a table cannot be read.
     """
@@ -199,7 +169,7 @@ def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAU
     told = stated_calibrations(metadata)
     if not told or not told.keys() >= set(timeline.names):
         return None
-    return Tables(name, path, timeline, metadata, summarize(timeline, metadata, told))
+    return summarize(timeline, metadata, told)
 
 
 def check_container(paths: DatasetPaths) -> None:

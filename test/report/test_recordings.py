@@ -14,7 +14,7 @@ from edgefirst_ros import convert
 from edgefirst_ros.dataset.names import locate
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.run import report
-from edgefirst_ros.report.subject import tables_of
+from edgefirst_ros.report.subject import summary_of
 from edgefirst_ros.synthetic import START, Recipe, write_recording
 
 SMALL = {"seconds": 4, "codec": "jpeg", "size": (320, 192), "lidar_points": 100, "topics": {"camera", "lidar/points"}}
@@ -110,9 +110,9 @@ def test_view_takes_them_alike(parts, tmp_path, run):
 def test_the_tables_alone_tell_what_the_members_do(parts, tmp_path):
     whole, *_ = parts
     paths = convert(whole, tmp_path).paths
-    told = tables_of(locate(paths.container), "whole", paths.container)
+    told = summary_of(locate(paths.container))
     page = report([paths.container], samples=0).facts[0]
-    row = quick(told)
+    row = quick(told, "whole", paths.container)
     for key in row.keys() - {"verdict", "sequences"}:
         assert row[key] == page[key], key
     for name, one in row["sequences"].items():  # the members tell the sensors, and other tables groups and labels
