@@ -6,7 +6,6 @@ Source: EdgeFirst Annotation Schema 2026.04, "Type changed in 2026.04", "File-Le
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from edgefirst_ros.dataset.tables.write import (
 )
 from edgefirst_ros.errors import DatasetError, Text, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.sensors.png import decode_gray
 from edgefirst_ros.sensors.transforms import BASE, frames_from
 
 OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "box3d_axes", "mask_interpretation")
@@ -405,14 +405,11 @@ class Change:
         columns["polygon"] = pa.concat_arrays([polygons, outlines]).take(pa.array(index))
 
     def _outline(self, png: bytes, boxed: bool) -> list[list[float]]:
-        from PIL import Image
-
         if self._interpretation == "logits":
             raise DatasetError("logits have no threshold that makes an outline")
         rings = outline_of_png(png)
-        with Image.open(io.BytesIO(png)) as picture:
-            if picture.mode != "1" and not boxed:
-                raise DatasetError("indices of classes are not an outline of one object")
+        if not boxed and (values := decode_gray(png)) is not None and values.dtype != bool:
+            raise DatasetError("indices of classes are not an outline of one object")
         return rings
 
 

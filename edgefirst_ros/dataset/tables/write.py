@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -33,34 +32,36 @@ from edgefirst_ros.dataset.tables.values import (
     scalars_of,
     validity,
 )
-from edgefirst_ros.errors import DatasetError, text_of
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.sensors.png import decode_gray
 
 _Corner = tuple[int, int]
 
 
+def object_pixels(png: bytes) -> NDArray[np.bool_] | None:
+    """Return the pixels of a mask that are object: more than half of the range; None if it is not a grayscale PNG."""
+    values = decode_gray(png)
+    return values if values is None or values.dtype == bool else values > np.iinfo(values.dtype).max // 2
+
+
 def outline_of_png(png: bytes) -> list[list[float]]:
-    """Return the rings around the object pixels (more than half of the range) of a grayscale PNG.
+    """Return the rings around the object pixels of a grayscale PNG.
 
     Each ring is [x1, y1, x2, y2, ...], normalised to the picture. Raises DatasetError when it is not a picture.
     """
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-            (width, height), full = image.size, {"1": 255, "L": 255}.get(image.mode, 65535)
-            box = image.getbbox() if full == 255 else None  # only the part that holds the object is traced
-            pixels = np.asarray(image.crop(box).convert("I"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DatasetError(f"a mask cannot be read as PNG: {text_of(error)}") from error
-    left, top = box[:2] if box else (0, 0)
-    rings = outline(pixels > full // 2)
+    pixels = object_pixels(png)
+    if pixels is None:
+        raise DatasetError("a mask cannot be read as PNG")
+    rows, columns = (np.flatnonzero(pixels.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return []
+    (height, width), top, left = pixels.shape, int(rows[0]), int(columns[0])
+    rings = outline(pixels[top : rows[-1] + 1, left : columns[-1] + 1])  # only the part that holds the object
     return [[value for x, y in ring for value in ((left + x) / width, (top + y) / height)] for ring in rings]
 
 
 def scores_lost(png: bytes) -> str:
     """Describe the scores that an outline of a PNG of 8 or 16 bits does not have; empty where all are 0 or full."""
-    from edgefirst_ros.sensors.png import decode_gray
-
     values = decode_gray(png)
     if values is None or values.dtype == bool:
         return ""

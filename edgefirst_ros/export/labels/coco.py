@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.tables.write import scores_lost
+from edgefirst_ros.dataset.tables.write import object_pixels, scores_lost
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import LONGEST_PART, read_file
 from edgefirst_ros.export.labels.foreign import (
@@ -43,7 +43,7 @@ from edgefirst_ros.export.labels.pictures import (
     put_pictures,
     report_pictures,
 )
-from edgefirst_ros.sensors.png import decode_gray, encode_gray
+from edgefirst_ros.sensors.png import encode_gray
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
@@ -221,7 +221,7 @@ class _LabelWriter:
         data = self.rows.mask(row) if self._masks[row] else None
         if data is None:
             return [], None
-        mask: NDArray[np.bool_] | None = _mask(data)
+        mask: NDArray[np.bool_] | None = object_pixels(data)
         if mask is None or mask.shape != (height, width):
             self.lost["masks that cannot be read, or of another size than the picture"] += 1
             return [], None
@@ -235,15 +235,6 @@ def _frequencies(table: pl.DataFrame) -> dict[str, str]:
     column = pl.col("category_frequency").cast(pl.String)
     found = table.drop_nulls("label").group_by("label").agg(column.first().alias("f"), column.n_unique().alias("n"))
     return dict(found.filter((pl.col("n") == 1) & pl.col("f").is_not_null()).select("label", "f").sort("label").rows())
-
-
-def _mask(data: bytes) -> NDArray[np.bool_] | None:
-    """Return the pixels of a mask that are object: more than half of the range."""
-    values = decode_gray(data)
-    if values is None or values.dtype == bool:
-        return values
-    half: NDArray[np.bool_] = values > (127 if values.dtype.itemsize == 1 else 32767)
-    return half
 
 
 def _area(ring: Sequence[float]) -> float:
