@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import unicodedata
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_labels, unite_timing
-from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, folded, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
@@ -177,24 +176,19 @@ def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, s
         names = {}
         for sequence in dataset.sequences:
             new = sequence
-            if _folded(new) in owners:
+            if folded(new) in owners:
                 if not rename:
-                    first = owners[_folded(new)].container.path
+                    first = owners[folded(new)].container.path
                     raise UsageError(
                         f"{first} and {dataset.container.path} both have a sequence {sequence!r}; "
                         "use --rename to rename the second one"
                     )
                 free = (safe_name(f"{sequence}-{number}") for number in itertools.count(2))
-                new = next(name for name in free if _folded(name) not in owners)
-            owners[_folded(new)] = dataset
+                new = next(name for name in free if folded(name) not in owners)
+            owners[folded(new)] = dataset
             names[sequence] = new
         found.append(names)
     return found
-
-
-def _folded(name: str) -> str:
-    """Return a name folded as case-insensitive and normalising file systems compare it."""
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 # ---- samples -------------------------------------------------------------------------------------

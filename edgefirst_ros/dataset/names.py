@@ -101,6 +101,11 @@ def safe_name(text: str) -> str:
     return name
 
 
+def folded(name: str) -> str:
+    """Return a name folded as case-insensitive and normalising file systems compare it."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
 def _is_forbidden(character: str) -> bool:
     if character in _FORBIDDEN or character in _DIRECTION:
         return True

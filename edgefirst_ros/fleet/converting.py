@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +15,7 @@ import polars as pl
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import GroupRule, describe_missed_shares
-from edgefirst_ros.dataset.names import MAX_NAME_BYTES, safe_name
+from edgefirst_ros.dataset.names import MAX_NAME_BYTES, folded, safe_name
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store, remove_partials
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
@@ -82,21 +81,16 @@ def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
 
 def _names(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     """The name of each source: the one it has by its state, else that of its file, with a hash where it is used."""
-    taken = {_folded(name) for name in known.values()}
+    taken = {folded(name) for name in known.values()}
     names = {uri: known[uri] for uri in given if uri in known}
     for uri in sorted(given.keys() - names.keys()):
         name = safe_name(given[uri])
-        if _folded(name) in taken:
+        if folded(name) in taken:
             mark = f"_{digest(uri)[:MARK]}"
             name = safe_name(name.encode()[: MAX_NAME_BYTES - len(mark)].decode("utf-8", "ignore") + mark)
-        taken.add(_folded(name))
+        taken.add(folded(name))
         names[uri] = name
     return names
-
-
-def _folded(name: str) -> str:
-    """Return a name folded as case-insensitive and normalising file systems compare it."""
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 @dataclass

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from edgefirst_ros import streams
-from edgefirst_ros.dataset.names import parse_member
+from edgefirst_ros.dataset.names import folded, parse_member
 from edgefirst_ros.dataset.storage.zip_read import (
     DEFLATED,
     DESCRIPTOR,
@@ -134,7 +134,7 @@ def cases(subject: Subject) -> Iterator[tuple[str, str]]:
     """Some file systems cannot hold both."""
     seen: dict[str, str] = {}
     for sequence in dict.fromkeys(key.name for key in subject.samples):
-        first = seen.setdefault(unicodedata.normalize("NFC", sequence).casefold(), sequence)
+        first = seen.setdefault(folded(sequence), sequence)
         if first != sequence:
             yield sequence, f"is {first} but for case"
 
