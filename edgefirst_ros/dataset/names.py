@@ -34,9 +34,10 @@ _MEMBER = re.compile(
     r"(?P<sequence>[^/]+)/(?P=sequence)_(?P<frame>[0-9]{1,10})\.(?P<kind>[a-z]+(?:-[a-z0-9_]+)?\.[a-z]+)"
 )
 _STAMPED = re.compile(r"(?P<host>.+)_\d{4}(?:_\d{2}){5}", re.DOTALL | re.ASCII)
-_FORBIDDEN = frozenset('/\\:*?"<>|')
-# Marks that turn the direction of the text around them: a name would not be shown as it is written.
-_DIRECTION = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# The last ones turn the direction of the text around them: a name would not be shown as it is written.
+_FORBIDDEN = frozenset('/\\:*?"<>|\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069')
+_UNSEEN = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of Unicode: control, surrogate, line and paragraph ends."""
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE | re.DOTALL)
 _OWN_SUFFIX = re.compile(r"\.(?=(zip|arrow|frames|partial|journal)$)", re.IGNORECASE)
 
@@ -84,7 +85,7 @@ def safe_name(text: str) -> str:
 
     Each forbidden character becomes `_`; a name over 180 bytes of UTF-8 is cut and marked with a hash of the whole.
     """
-    name = "".join("_" if _is_forbidden(character) else character for character in text)
+    name = "".join("_" if one in _FORBIDDEN or unicodedata.category(one) in _UNSEEN else one for one in text)
     if not name.strip(" ."):
         name = "_" * len(name) if "." in name else "recording"
     kept = name.lstrip(".- ")
@@ -104,12 +105,6 @@ def safe_name(text: str) -> str:
 def folded(name: str) -> str:
     """Return a name folded as case-insensitive and normalising file systems compare it."""
     return unicodedata.normalize("NFC", name).casefold()
-
-
-def _is_forbidden(character: str) -> bool:
-    if character in _FORBIDDEN or character in _DIRECTION:
-        return True
-    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")  # control, surrogate, line and paragraph ends
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

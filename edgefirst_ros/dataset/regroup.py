@@ -217,7 +217,12 @@ def split(
         groups = grouping.groups_of(rule, (part.samples for part in parts), (part.annotations for part in parts))
         if groups.by_block:
             for paths, part in zip(places, parts, strict=True):
-                _check_stamps(paths, part, groups)
+                unstamped = part.samples.filter(pl.col("timestamp").is_null())["name"].unique().sort()
+                for sequence in (one for one in unstamped if one not in groups.by_sequence):
+                    raise DatasetError(
+                        f"{paths.container}: samples of {sequence} have no stamp, so they make no blocks of time; give "
+                        "as many sequences as there are groups, or groups by name"
+                    )
         for replacement, paths, part in zip(replacements, places, parts, strict=True):
             with replacement.writing() as file:
                 _write(file, paths.arrow, groups.of_rows(part.annotations, keep=not rule.shares), limits)
@@ -242,17 +247,6 @@ def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
         if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
             raise DatasetError(f"{paths.arrow}: expected an Arrow IPC file; make one with edgefirst-ros migrate")
     return paths
-
-
-def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: grouping.Groups) -> None:
-    """Raise DatasetError if samples without a stamp would have to be split into blocks of time."""
-    unstamped = part.samples.filter(pl.col("timestamp").is_null())["name"].unique().sort()
-    for sequence in unstamped:
-        if sequence not in groups.by_sequence:
-            raise DatasetError(
-                f"{paths.container}: samples of {sequence} have no stamp, so they make no blocks of time; give as "
-                "many sequences as there are groups, or groups by name"
-            )
 
 
 def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Limits) -> None:

@@ -236,7 +236,10 @@ class RowLog:
             self.rows += batch.num_rows
         else:
             masks = [memoryview(mask) for row in annotations if isinstance(mask := row.get("mask"), bytes)]
-            self._write({"frame": frame}, [_without_mask(row) for row in annotations] if masks else annotations, masks)
+            rows = [
+                {**row, "mask": len(mask)} if isinstance(mask := row.get("mask"), bytes) else row for row in annotations
+            ]
+            self._write({"frame": frame}, rows, masks)
             self.rows += len(annotations)
         self.samples += 1
 
@@ -314,12 +317,6 @@ class RowRules:
 
 
 _to_json = json.JSONEncoder(default=lambda value: value.tolist()).encode  # numbers and arrays of numpy
-
-
-def _without_mask(row: Row) -> Row:
-    """Return a row with the length of its mask, whose bytes are elsewhere."""
-    mask = row.get("mask")
-    return {**row, "mask": len(mask)} if isinstance(mask, bytes) else row
 
 
 # ---- reading -----------------------------------------------------------------------------------
