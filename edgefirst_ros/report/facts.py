@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.dataset.names import member_of
+from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.schema import LACKING, UNUSED
-from edgefirst_ros.dataset.summary import DatasetSummary, format_time, lacking
+from edgefirst_ros.dataset.summary import DatasetSummary, Summary, format_time, lacking
 from edgefirst_ros.dataset.verdict import (
-    MODEL,
     THRESHOLDS,
     Check,
     Interval,
     Level,
     Regularity,
-    Timeline,
     paces,
     tolerance,
     worst,
@@ -31,7 +30,7 @@ from edgefirst_ros.dataset.verdict import (
 from edgefirst_ros.errors import counted
 from edgefirst_ros.report import figures
 from edgefirst_ros.report.figures import Figure
-from edgefirst_ros.report.look import Track, Unreadable, alignment, boxes, exposure, labels, lidar, radar, tracks
+from edgefirst_ros.report.look import Track, Unreadable, alignment, exposure, labels, lidar, radar, tracks
 from edgefirst_ros.report.sheet import Shown, sheet
 from edgefirst_ros.report.subject import ReportSubject
 
@@ -69,7 +68,7 @@ def quick(
             | {
                 "topics": topics(one.counts, {}),
                 "paces": {name: _pace(pace, several=False) for name, pace in paces(one.timeline).items()},
-                "skew": skew(one.timeline, metadata),
+                "skew": skew(one, metadata),
             }
             for one in found.sequences
         },
@@ -78,7 +77,7 @@ def quick(
         "time": {
             "paces": {name: _pace(pace, several=found.is_several) for name, pace in paces(found.timeline).items()}
         },
-        "skew": skew(found.timeline, metadata),
+        "skew": skew(whole, metadata),
         "notes": [*notes],
     }
 
@@ -144,19 +143,16 @@ def topics(counts: Mapping[str, Any] | None, messages: Mapping[str, int]) -> lis
     return sorted(found, key=lambda one: str(one["topic"]))
 
 
-def skew(timeline: Timeline, metadata: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def skew(found: Summary, metadata: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return |skew| of each sensor in ms, and its tolerance."""
-    found = {}
-    for name, one in timeline.companions.items():
-        if name != MODEL:
-            found[name] = {
-                "p50_ms": round(one.within(0.5) / 1e6, 3),
-                "p95_ms": round(one.within(0.95) / 1e6, 3),
-                "max_ms": round(float(one.off[-1]) / 1e6, 3),
-                "tolerance_ms": round(1e3 * tolerance(metadata, name), 3),
-                "samples": int(one.has.sum()),
-            }
-    return found
+    return {
+        name: {f"{key}_ms": round(value, 3) for key, value in its.items()}
+        | {
+            "tolerance_ms": round(1e3 * tolerance(metadata, name), 3),
+            "samples": int(found.timeline.companions[name].has.sum()),
+        }
+        for name, its in found.skew.items()
+    }
 
 
 def track(found: Mapping[str, Track]) -> dict[str, Any]:
@@ -188,7 +184,7 @@ def position_checks(subject: ReportSubject, found: Mapping[str, Track]) -> list[
 
 def sizes(subject: ReportSubject) -> dict[str, Any]:
     """Bytes by kind of member, repeated members, sources, configuration and versions."""
-    container = subject.dataset.container
+    container, metadata = subject.dataset.container, subject.dataset.metadata
     members: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for name in container.names:
@@ -206,10 +202,10 @@ def sizes(subject: ReportSubject) -> dict[str, Any]:
     return {
         "kinds": {kind: {"members": members[kind], "bytes": sizes[kind]} for kind in sorted(members)},
         "repeats": {"members": sum(map(len, repeats.values())), "bytes": repeated},
-        "sources": subject.metadata.get("sources") or [],
-        "configuration": subject.metadata.get("configuration") or {},
-        "software": subject.metadata.get("software") or {},
-        "schema_version": subject.metadata.get("schema_version"),
+        "sources": metadata.get("sources") or [],
+        "configuration": metadata.get("configuration") or {},
+        "software": metadata.get("software") or {},
+        "schema_version": metadata.get("schema_version"),
     }
 
 
@@ -257,7 +253,7 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
         *position_checks(subject, ways),
     ]
     found["verdict"] = verdict(checks)
-    whole = subject.summary.whole
+    whole, metadata = subject.summary.whole, subject.dataset.metadata
     found["sensors"], found["groups"] = dict(whole.sensors), dict(whole.groups)
     found["track"] = track(ways)
     found["time_check"] = None if subject.time_check is None else subject.time_check.plain()
@@ -295,7 +291,7 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
                     ),
                 ]
             ),
-            *figures.box_places(boxes(subject)),
+            *figures.box_places(boxes_of(subject.dataset.annotations, metadata)),
         ],
         "radar": [*figures.radar(seen), *_some([figures.lidar(ranges)])],
         "bytes": _some(

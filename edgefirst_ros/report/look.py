@@ -378,7 +378,9 @@ def _meet_boxes(
     both = [place for place in subject.places if sensor in place.sample.inputs and place.sample.key in annotated]
     for place in evenly(both, BOXED_SAMPLES):
         way, part = ways.get((place.sample.name, sensor, CAMERA.key)), parts[place.sample.name]
-        if not isinstance(way, Projector) or not len(boxes := boxes_of(place.sample.annotations, subject.metadata)):
+        if not isinstance(way, Projector) or not len(
+            boxes := boxes_of(place.sample.annotations, subject.dataset.metadata)
+        ):
             continue
         try:
             seen = way.project(place.sample.radar(sensor))
@@ -441,7 +443,7 @@ MOST_LABELS = 40
 
 def labels(subject: ReportSubject) -> dict[str, Any]:
     """Annotations by label, samples the model processed, and how degraded pictures are."""
-    rows, timeline = subject.annotations, subject.timeline
+    rows, timeline = subject.dataset.annotations, subject.timeline
     found: dict[str, Any] = {"labels": {}, "model": {"looked_at": 0, "samples": subject.samples}}
     if "label" in rows.columns:
         counted = rows["label"].drop_nulls().cast(str, strict=False).value_counts(sort=True)
@@ -452,11 +454,6 @@ def labels(subject: ReportSubject) -> dict[str, Any]:
         one = rows.select("name", "frame", pl.col("degradation").cast(str, strict=False)).unique()
         found["degradation"] = dict(one["degradation"].drop_nulls().value_counts(sort=True).iter_rows())
     return found
-
-
-def boxes(subject: ReportSubject) -> Floats:
-    """(N, 4) centre x, y, width, height of all boxes that are given in parts of the picture."""
-    return boxes_of(subject.annotations, subject.metadata)
 
 
 def box_cells(found: Floats) -> Floats:

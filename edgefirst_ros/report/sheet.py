@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration
@@ -98,10 +99,10 @@ def _worst(subject: ReportSubject, rows: dict[int, int]) -> dict[str, int]:
 
 def _labelled(subject: ReportSubject, keys: dict[Any, int]) -> dict[str, tuple[Any, int]]:
     """Label -> the sample with the most annotations of it, of those that can be shown."""
-    from edgefirst_ros.dataset.names import Key
-
     found: dict[str, tuple[Any, int]] = {}
-    counted = subject.annotations.drop_nulls("label").group_by("name", "frame", "label", maintain_order=True).len()
+    counted = (
+        subject.dataset.annotations.drop_nulls("label").group_by("name", "frame", "label", maintain_order=True).len()
+    )
     for name, frame, label, number in counted.iter_rows():
         key = Key(name, frame)
         if key in keys and number > found.get(str(label), (None, 0))[1]:
@@ -113,7 +114,7 @@ def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Sho
     """Draw the samples that are chosen; what cannot be read is dropped and noted."""
     ways, poses = projectors(subject), _poses(subject.calibrations, all_sensors(subject, "cloud"))
     colours: dict[str, tuple[int, ...]] = {}
-    return [_drawn(subject.metadata, *one, ways, poses, colours, unreadable) for one in choose(subject, most)]
+    return [_drawn(subject.dataset.metadata, *one, ways, poses, colours, unreadable) for one in choose(subject, most)]
 
 
 def draw_card(sample: Sample) -> Image.Image:

@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import Dataset
@@ -79,16 +78,6 @@ class ReportSubject:
         """Its times; empty without a table of frames."""
         frames = self.dataset.frames
         return Timeline.empty() if frames is None else Timeline.of(frames.to_arrow())
-
-    @cached_property
-    def metadata(self) -> dict[str, Any]:
-        """File metadata of both tables."""
-        return self.dataset.metadata
-
-    @cached_property
-    def annotations(self) -> pl.DataFrame:
-        """Rows of the annotations."""
-        return self.dataset.annotations
 
     @cached_property
     def calibrations(self) -> dict[str, SequenceCalibration]:

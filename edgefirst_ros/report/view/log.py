@@ -183,7 +183,7 @@ class Logger:
         size = sample.row.get("size") or _size(sample.calibration.camera_info)
         if not size:
             return
-        boxes, labels = boxes_of(rows, self.subject.metadata), []
+        boxes, labels = boxes_of(rows, self.subject.dataset.metadata), []
         if "box2d" in rows.columns and "label" in rows.columns:
             labels = [str(label) for label in rows.drop_nulls("box2d")["label"].cast(str).to_list()]
         classes = [self._names.setdefault(label, len(self._names) + 1) for label in labels]
