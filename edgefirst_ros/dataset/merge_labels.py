@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, count
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import MOST_NAMED, described, list_conflicts, pairs_of
 from edgefirst_ros.dataset.names import Key
-from edgefirst_ros.dataset.query import keys_of
+from edgefirst_ros.dataset.query import keys_of, spans_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.schema import (
     CALIBRATION,
@@ -297,7 +297,7 @@ class AnnotationRows:
         self.table = to_polars(self.path, table)
         self._order = keys_of(self.table.select(name for name in KEYS.columns if name in names), self.path)
         self.keys = self._order.unique()
-        self._spans: dict[tuple[str, int | None], tuple[int, int]] = {}
+        self._spans: dict[Key, tuple[int, int]] = {}
         self._pixels = max(FREE_PIXELS, PIXELS_PER_BYTE * found.path.stat().st_size, limits.unpacked_bytes)
 
     def prepare(self, part: MergeInput) -> None:
@@ -324,15 +324,11 @@ class AnnotationRows:
                 table = table.with_columns(table["mask"].scatter(classes.arg_true(), masks))
         (batch,) = table.rechunk().to_arrow(compat_level=OLDEST).to_batches()
         self._batch = cast_rows(batch, part.columns)
-        runs = order.group_by(KEYS.columns, maintain_order=True).len()
-        starts = accumulate(runs["len"], initial=0)
-        self._spans = {
-            (name, frame): (start, rows) for (name, frame, rows), start in zip(runs.iter_rows(), starts, strict=False)
-        }
+        self._spans = spans_of(order)
 
     def of(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset; None without any."""
-        start, count = self._spans.get((key.name, key.frame), (0, 0))
+        start, count = self._spans.get(key, (0, 0))
         if not count:
             return None
         stamps = pa.array(np.full(count, timestamp, np.int64))

@@ -93,9 +93,14 @@ def rows_by_key(file: TableFile) -> dict[Key, int]:
 def sorted_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
     """Return the table stably sorted by sample, and {sample: (first row, number of rows)}."""
     order = keys_of(table, path).with_row_index().sort("name", "frame", maintain_order=True)
-    runs = order.group_by("name", "frame", maintain_order=True).len()
+    return table[order["index"]], spans_of(order)
+
+
+def spans_of(order: pl.DataFrame) -> dict[Key, tuple[int, int]]:
+    """Return {sample: (first row, number of rows)} of the keys of rows that are sorted by sample."""
+    runs = order.group_by(KEY, maintain_order=True).len()
     spans = zip(runs.rows(), itertools.accumulate(runs["len"].to_list(), initial=0), strict=False)
-    return table[order["index"]], {Key(name, frame): (start, count) for (name, frame, count), start in spans}
+    return {Key(name, frame): (start, count) for (name, frame, count), start in spans}
 
 
 def annotating(table: pl.DataFrame) -> pl.DataFrame:
