@@ -488,17 +488,7 @@ def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
 
     A struct may have further fields, as `timing` may.
     """
-    form = _form(found)
-    if form != _form(wanted):
-        return False
-    if form == "struct":
-        fields = {field.name: field.type for field in found}
-        return all(field.name in fields and is_same(fields[field.name], field.type) for field in wanted)
-    if form == "array" and found.list_size != wanted.list_size:
-        return False
-    if form in ("category", "array", "list"):
-        return is_same(found.value_type, wanted.value_type)
-    return form in ("text", "binary") or bool(found == wanted)
+    return _fits(found, wanted, exact=True)
 
 
 def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -506,16 +496,22 @@ def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
 
     Text and categories, integers of any width, floats of any width, lists and arrays, more or fewer fields of a struct.
     """
+    return _fits(found, wanted, exact=False)
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType, *, exact: bool) -> bool:
     forms = {_form(found), _form(wanted)}
-    if is_same(found, wanted) or pa.types.is_null(found):
-        return True
-    if forms <= {"array", "list"}:
-        sizes = {kind.list_size for kind in (found, wanted) if pa.types.is_fixed_size_list(kind)}
-        return len(sizes) < 2 and is_readable(found.value_type, wanted.value_type)
     if forms == {"struct"}:
         fields = {field.name: field.type for field in found}
-        return all(is_readable(fields[field.name], field.type) for field in wanted if field.name in fields)
-    return forms in ({"text", "category"}, {"integer"}, {"float"})
+        kinds = ((fields.get(field.name), field.type) for field in wanted)
+        return all(not exact if own is None else _fits(own, kind, exact=exact) for own, kind in kinds)
+    if forms <= {"array", "list"} and (len(forms) == 1 or not exact):
+        sizes = {kind.list_size for kind in (found, wanted) if pa.types.is_fixed_size_list(kind)}
+        return len(sizes) < 2 and _fits(found.value_type, wanted.value_type, exact=exact)
+    if forms == {"category"}:
+        return _fits(found.value_type, wanted.value_type, exact=True)
+    loose = pa.types.is_null(found) or forms in ({"text", "category"}, {"integer"}, {"float"})
+    return (loose and not exact) or forms in ({"text"}, {"binary"}) or bool(found == wanted)
 
 
 def _form(kind: pa.DataType) -> str:
