@@ -27,7 +27,6 @@ from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.values import (
     LAYOUTS,
     Tally,
-    cast_values,
     converted,
     fixed,
     is_valid,
@@ -344,16 +343,13 @@ class Flattener:
         self, values: list[dict[str, Any]], keys: set[str], kinds: dict[str, pa.DataType], what: str
     ) -> dict[str, pa.Array]:
         """Return the columns of objects that have these keys, all those of `kinds`."""
-        given = [(key, _given(kind, values, key)) for key, kind in kinds.items() if key in keys]
+        given = {key: kind for key, kind in kinds.items() if key in keys}
         try:
-            found = pa.array(values, pa.struct(given)) if given else None
+            found = pa.array(values, pa.struct(list(given.items()))).flatten() if given else []
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._explained(values, kinds, what) from error
-        columns = dict(zip((key for key, _ in given), found.flatten() if found is not None else (), strict=True))
-        return {
-            key: cast_values(columns[key], kind) if key in columns else pa.nulls(len(values), kind)
-            for key, kind in kinds.items()
-        }
+        nothing = {key: pa.nulls(len(values), kind) for key, kind in kinds.items() if key not in given}
+        return dict(zip(given, found, strict=True)) | nothing
 
     def _explained(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
         for number, value in enumerate(values):
@@ -385,15 +381,6 @@ class Flattener:
 
     def _error(self, what: str, sample: int) -> DatasetError:
         return DatasetError(f"{self._path}: sample {sample} (from 0) {what}")
-
-
-def _given(kind: pa.DataType, values: list[dict[str, Any]], key: str) -> pa.DataType:
-    """Return the type of named numbers without the names that no value has: each would be looked for in every row."""
-    if kind not in (ANNOTATION["box2d"], ANNOTATION["box3d"]):
-        return kind
-    named = [value for row in values if type(value := row.get(key)) is dict]
-    names: set[str] = set().union(*named)
-    return pa.struct([field for field in kind if field.name in names])
 
 
 CHUNK = 1 << 21
