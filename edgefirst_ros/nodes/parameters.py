@@ -26,7 +26,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from edgefirst_ros.config.load import PAGE, SettingField, explain, from_ros, nearest, setting_fields
-from edgefirst_ros.errors import UsageError, printable
+from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.pipeline.health import Status
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
@@ -80,12 +80,12 @@ def running_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> Itera
             node = make()
         except (RuntimeError, ValueError, NameValidationException) as error:
             raise UsageError(f"ROS arguments: {error}") from None
-        try:
-            yield node
-        finally:
-            node.destroy_node()
-    finally:
+        yield node
+        node.destroy_node()
+    except EdgeFirstError:
         rclpy.try_shutdown()
+        raise
+    rclpy.try_shutdown()  # not after another error, whose traceback holds parts of the node: they would crash
 
 
 class Diagnostics:
