@@ -41,7 +41,7 @@ MOST_NAMED = 4
 def quick(
     found: DatasetSummary,
     name: str,
-    path: Path,
+    path: str,
     kind: str = "dataset",
     messages: Mapping[str, int] = MappingProxyType({}),
     notes: Sequence[str] = (),
@@ -57,7 +57,7 @@ def quick(
         )
     return {
         "name": name,
-        "path": str(path),
+        "path": path,
         "kind": kind,
         "verdict": verdict(checks),
         "samples": whole.samples,

@@ -133,7 +133,7 @@ def recorded(
     found = walk(first, used, told, watch.take, hashed=True, more=more).conclude(used)
     with tempfile.TemporaryDirectory(prefix="edgefirst-report-") as folder:
         notes, place = _convert(found, safe_name(given.name), Path(folder), used, choose(found), progress)
-        yield ReportSubject(given.name, given.path, Dataset(place), watch.found(), notes), found
+        yield ReportSubject(given.name, str(given.path), Dataset(place), watch.found(), notes), found
 
 
 def _convert(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset.names import check_path, locate
-from edgefirst_ros.dataset.objects.places import files_below
+from edgefirst_ros.dataset.objects.places import OnDisk, files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
 from edgefirst_ros.report.facts import quick, quick_of
@@ -81,6 +81,8 @@ class Pages:
     check_time: bool = False
     settings: Settings = field(default_factory=Settings)
     overwrite: bool = False
+    named: Callable[[str], str] = str
+    """Names the object in a text in place of its copy."""
 
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
         """Write a page; returns its facts."""
@@ -116,7 +118,8 @@ class Pages:
                     facts = self.write(one, places[number], one.name, main.name, quiet)
                     found.append({**facts, "page": places[number].name})
             except EdgeFirstError as error:
-                found.append({"name": one.name, "path": str(one.path), "error": str(error).partition("\n")[0]})
+                said = self.named(str(error)).partition("\n")[0]
+                found.append({"name": one.name, "path": self.named(str(one.path)), "error": said})
         write(main, table(found, title or "Drives"))
         return Reported([main.parent / one["page"] for one in found if "page" in one], main, found)
 
@@ -129,7 +132,7 @@ class Pages:
                     check_container(paths)
                 found = summary_of(paths, self.settings.limits)
                 if found is not None:
-                    return quick(found, one.name, one.path)
+                    return quick(found, one.name, self.named(str(one.path)))
         with self._opened(one, quiet, members=False) as subject:
             return quick_of(subject)
 
@@ -142,7 +145,7 @@ class Pages:
             with preview(
                 one.recording, self.settings, members=members, timed=members and self.check_time, progress=tell
             ) as subject:
-                subject.assume_forward = self.assume_forward
+                subject.assume_forward, subject.path = self.assume_forward, self.named(str(one.path))
                 yield subject
             return
         from edgefirst_ros.dataset import Dataset
@@ -150,7 +153,8 @@ class Pages:
 
         with one.files() as path:
             dataset = Dataset(path, limits=self.settings.limits)
-            yield ReportSubject(one.name, one.path, dataset, assume_forward=self.assume_forward)
+            named = self.named(str(one.path))
+            yield ReportSubject(one.name, named, dataset, assume_forward=self.assume_forward)
 
 
 def report(
@@ -199,7 +203,8 @@ def report(
         if len(paths) > 1:
             raise UsageError("several PATHs: -o X.html names the table over them; the pages are beside it")
         out = Path(paths[0]) / TABLE
-    pages = Pages(samples, assume_forward, check_time, settings, overwrite)
+    named = paths.restore if isinstance(paths, OnDisk) else str
+    pages = Pages(samples, assume_forward, check_time, settings, overwrite, named)
     if samples < 0:
         raise UsageError(f"--samples: expected a number from 0 on, got {samples}")
     if several and out is not None:

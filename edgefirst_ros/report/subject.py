@@ -59,7 +59,7 @@ class ReportSubject:
     """One dataset to be processed; of a recording the samples that the pipeline makes of it."""
 
     name: str
-    path: Path
+    path: str
     dataset: Dataset
     recorded: Mapping[str, TopicMessages] | None = None
     """All topics of a recording; None for a dataset."""

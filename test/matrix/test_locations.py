@@ -119,13 +119,27 @@ def test_a_verb_that_reads_makes_the_same_of_a_dataset_anywhere(given, run, tmp_
 
 
 @pytest.mark.parametrize("kind", sorted(BUCKET))
-@pytest.mark.parametrize("verb", ["info", "validate", "merge"])
+@pytest.mark.parametrize("verb", ["info", "validate", "merge", "report"])
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_what_is_said_of_a_dataset_in_a_bucket_names_its_object(given, run, verb, kind, form):
+def test_what_is_said_of_a_dataset_in_a_bucket_names_its_object(given, run, tmp_path, verb, kind, form):
     done = run(verb, given["places"][kind], *READING[verb], *form)
     assert done.exit_code == 0, (done.output, done.exception)
-    assert "s3://drives/sets" in done.stdout
-    assert tempfile.gettempdir() + "/edgefirst-ros-" not in done.output
+    page = tmp_path / "out.html"
+    said = page.read_text() if verb == "report" else done.stdout
+    assert "s3://drives/sets" in said
+    assert verb != "report" or not form or json.loads(done.stdout)["path"].startswith("s3://drives/sets")
+    assert tempfile.gettempdir() + "/edgefirst-ros-" not in done.output + said
+
+
+@pytest.mark.parametrize("only", [(), ("--table-only",)])
+def test_a_report_over_several_of_a_bucket_names_their_objects(given, run, tmp_path, only):
+    """Of a recording and of a dataset."""
+    paths = given["places"]["s3 zip"], given["recordings"]["s3 file"]
+    done = run("report", *paths, "-o", "out.html", "--samples", "1", "--json", *only)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert [one["path"] for one in json.loads(done.stdout)["reports"]] == list(map(str, paths))
+    for page in tmp_path.glob("*.html"):
+        assert tempfile.gettempdir() + "/edgefirst-ros-" not in page.read_text()
 
 
 @pytest.mark.parametrize("to", EXPORTS)

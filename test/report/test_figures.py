@@ -39,7 +39,7 @@ def subject(path, topics=None):
             name: TopicMessages("type", np.array(times, float), np.array(late, float))
             for name, (times, late) in topics.items()
         }
-    return ReportSubject("data", path, Dataset(path), recorded=recorded)
+    return ReportSubject("data", str(path), Dataset(path), recorded=recorded)
 
 
 def still(times):

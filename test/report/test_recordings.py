@@ -112,7 +112,7 @@ def test_the_tables_alone_tell_what_the_members_do(parts, tmp_path):
     paths = convert(whole, tmp_path).paths
     told = summary_of(locate(paths.container))
     page = report([paths.container], samples=0).facts[0]
-    row = quick(told, "whole", paths.container)
+    row = quick(told, "whole", str(paths.container))
     for key in row.keys() - {"verdict", "sequences"}:
         assert row[key] == page[key], key
     for name, one in row["sequences"].items():  # the members tell the sensors, and other tables groups and labels

@@ -167,7 +167,7 @@ def _opened(
 ) -> Iterator[tuple[ReportSubject, Iterator[Packet] | None]]:
     """Open the dataset or recording, with the video of a recording if it is logged without decoding."""
     if one.recording is None:
-        yield ReportSubject(one.name, one.path, Dataset(one.path, limits=settings.limits)), None
+        yield ReportSubject(one.name, str(one.path), Dataset(one.path, limits=settings.limits)), None
         return
     with recorded(one.recording, settings, _parts, progress) as (subject, found):
         yield subject, _packets(found, subject) if _is_streamed(found) else None
