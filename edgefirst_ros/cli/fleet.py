@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -351,7 +351,7 @@ def report(
     from edgefirst_ros.dataset.objects.location import ObjectPath
     from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
     from edgefirst_ros.fleet.state import Layout
-    from edgefirst_ros.report.run import Pages, Wanted
+    from edgefirst_ros.report.run import Pages, Wanted, missing
 
     layout = Layout.of(place)
     failed = failed_recordings(layout, where)
@@ -369,16 +369,11 @@ def report(
         )
         for dataset in datasets
     ]
-    wanted += [Wanted(cast("Path", ObjectPath(uri)), uri, fetch=partial(_refuse, uri, why)) for uri, why in failed]
+    wanted += [missing(*one) for one in failed]
     with report_progress(context) as tell:
         done = Pages(overwrite=overwrite).write_all(wanted, out, table_only=table_only, progress=tell)
     done.note = f"{len(datasets)} of {counted(len(wanted), 'recording')} have a dataset"
     return done
-
-
-def _refuse(uri: str, why: str) -> NoReturn:
-    """Raise DatasetError with the cause, without the URI that the row has in any case."""
-    raise DatasetError(why.removeprefix(f"{uri}: "))
 
 
 @contextmanager

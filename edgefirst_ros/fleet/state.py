@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.places import STATES
 from edgefirst_ros.errors import DatasetError, UsageError
 
-STATES, CATALOGUE = "_state", "catalogue.parquet"
+CATALOGUE = "catalogue.parquet"
 DIGITS = 16
 """Hexadecimal digits of the hash of settings."""
 

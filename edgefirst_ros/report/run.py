@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset.names import check_path, locate
+from edgefirst_ros.dataset.objects.location import ObjectPath
 from edgefirst_ros.dataset.objects.places import OnDisk, files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
@@ -168,6 +169,7 @@ def report(
     check_time: bool = False,
     table_only: bool = False,
     join: bool = False,
+    failed: Sequence[tuple[str, str]] = (),
     settings: Settings | None = None,
     progress: Progress = quiet,
 ) -> Reported:
@@ -183,6 +185,7 @@ def report(
         check_time: Estimate offsets between the sensors of recordings from their content.
         table_only: Write only the table.
         join: Treat all files as parts of one recording.
+        failed: Recordings that a fleet has no dataset of, (URI, cause): red rows of the table.
         settings: Settings by which recordings become samples, and the limits of datasets.
         progress: Is called with (step, done, total).
 
@@ -199,6 +202,7 @@ def report(
     settings = settings or Settings()
     wanted, several = wanted_of([Path(path) for path in paths], join=join)
     refuse_settings(wanted, settings)
+    wanted, several = wanted + [missing(*one) for one in failed], several or bool(failed)
     if several and out is None:
         if len(paths) > 1:
             raise UsageError("several PATHs: -o X.html names the table over them; the pages are beside it")
@@ -268,6 +272,15 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
             found += inside
             several = True
     return found, several
+
+
+def missing(uri: str, why: str) -> Wanted:
+    """Return what is a red row: a recording of a fleet without a dataset, with the cause."""
+
+    def refuse() -> NoReturn:
+        raise DatasetError(why.removeprefix(f"{uri}: "))  # the row has the URI in any case
+
+    return Wanted(cast("Path", ObjectPath(uri)), uri, fetch=refuse)
 
 
 def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:

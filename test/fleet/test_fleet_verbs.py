@@ -270,6 +270,28 @@ def test_a_report_has_a_row_for_each_dataset(warm, fleet, tmp_path):
     assert (tmp_path / "day2.html").stat().st_size > 1_000_000
 
 
+def test_a_report_of_its_folder_has_the_recordings_that_failed_too(warm, fleet, drives, tmp_path):
+    """`report DST` and `fleet report DST` have the same rows."""
+    pytest.importorskip("plotly")
+    broken, to = tmp_path / "broken", f"{fleet.layout.root}-and-more"
+    broken.mkdir()
+    (broken / "day3.mcap").write_bytes((drives / "day1.mcap").read_bytes()[:100])
+    (broken / "day1.mcap").write_bytes((drives / "day1.mcap").read_bytes())
+    convert_fleet(broken, to, tmp_path)
+    told = []
+    for verb in (["report"], ["fleet", "report"]):
+        page = tmp_path / f"{verb[0]}.html"
+        done = run_warm(warm, [*verb, to, "-o", page, "--table-only", "--json"], tmp_path)
+        assert done.returncode == 3, done.stderr
+        told.append(json.loads(done.stdout)["reports"])
+    assert told[0] == told[1]
+    assert [(one["name"].rpartition("/")[2], "error" in one) for one in told[0]] == [
+        ("day1", False),
+        ("day3.mcap", True),
+    ]
+    assert "day3.mcap" in (tmp_path / "report.html").read_text()
+
+
 def test_a_single_conversion_is_uploaded_and_goes_on_with_resume(command, drives, tmp_path, s3):
     to = f"s3://drives/{tmp_path.name}"
     convert = [*command, "convert", drives / "day1.mcap", "-o", tmp_path / "out", "--rate", "5", "--upload", to]

@@ -128,6 +128,12 @@ def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path
             yield path
 
 
+def is_fleet(given: str | os.PathLike[str]) -> bool:
+    """Return True for the folder or prefix that a fleet wrote to. Raises UsageError, ObjectStoreError."""
+    place = Location.of(os.fspath(given)) / STATES
+    return os.path.isdir(place.path) if place.local else any(open_store(place).objects(place.key))
+
+
 def _is_folder_dataset(path: Path) -> bool:
     name = os.path.basename(os.path.abspath(path))  # that of `.`, too
     return bool(name) and os.path.isdir(path / name)
