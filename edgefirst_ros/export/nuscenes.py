@@ -467,7 +467,7 @@ class _SequenceWriter:
         return True
 
     def _points(self, modality: str, keyframe: int) -> Floats:
-        """Return the finite points of all channels of a modality in a keyframe, (N, 3) m in the map."""
+        """Return the finite points of all channels of a modality in a keyframe, (N, 3) m in the map, sorted by x."""
         found = [np.zeros((0, 3))]
         for messages in self.channels.values():
             index = messages.of_keyframes.get(keyframe)
@@ -476,7 +476,8 @@ class _SequenceWriter:
                 place = self._pose_at(messages.stamps[index : index + 1])[0] @ self.drive.place(messages.channel.sensor)
                 columns = [points[axis].astype(float) for axis in "xyz"]
                 found.append(np.column_stack(columns) @ place[:3, :3].T + place[:3, 3])
-        return np.vstack(found)
+        whole = np.vstack(found)
+        return whole[np.argsort(whole[:, 0])]
 
     def _velocities(self, messages: ChannelMessages) -> Floats:
         """Return the velocity of a sensor over ground in its own axes at each message, (N, 3) m/s."""
@@ -540,8 +541,11 @@ class _SequenceWriter:
             clouds = [self._points(modality, keyframe) for modality in ("lidar", "radar")]
             for n in numbers:
                 half = np.abs(boxes.box[n, 3:]) / 2
-                inside = [(np.abs((cloud - centres[n]) @ turned[n]) <= half).all(1).sum() for cloud in clouds]
-                found.append(list(map(int, inside)))
+                reach = float(np.linalg.norm(half)) + 1e-6  # more than rounding can be off
+                span = centres[n, 0] + np.array([-reach, reach])
+                ends = [np.searchsorted(cloud[:, 0], span) for cloud in clouds]
+                near = [cloud[first:last] - centres[n] for cloud, (first, last) in zip(clouds, ends, strict=True)]
+                found.append([int((np.abs(one @ turned[n]) <= half).all(1).sum()) for one in near])
         return found
 
 
