@@ -90,7 +90,9 @@ def convert(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a container interrupts the command
     _refuse_both(cluster, workers)
     settings = load_settings(context, config, _note)
-    conversion = Conversion(sources, out, settings, scratch=scratch, retry_failed=retry_failed, note=_note)
+    conversion = Conversion(
+        sources, out, settings, scratch=scratch, config=config, retry_failed=retry_failed, note=_note
+    )
     if dry_run:
         return Said(partial(_plan, conversion), partial(_plan_text, conversion))
     if conversion.plan.todo:

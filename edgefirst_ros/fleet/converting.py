@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -135,14 +136,19 @@ class Conversion:
         settings: Settings,
         *,
         scratch: str | None = None,
+        config: Path | None = None,
         retry_failed: bool = False,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Read sources and states; no file is written. Raises UsageError, ObjectStoreError."""
+        """Read sources and states; no file is written. `config`: the file of the settings.
+
+        Raises UsageError, ObjectStoreError.
+        """
         self.layout = Layout(Location.of(to))
         self.settings = fleet_settings(settings)
         self.hash = settings_hash(self.settings)
         self._scratch, self._note = scratch, note
+        self._config = None if config is None else str(config.resolve())
         self.sources = find_sources(given, note)
         self._states = current(self.layout, note)
         self.plan: Plan = make_plan(self.sources, self._states.rows, self.layout, self.hash, retry_failed=retry_failed)
@@ -238,6 +244,7 @@ class Conversion:
                 self.hash,
                 parts=tuple((part.key, part.size, part.etag) for part in source.parts),
                 scratch=self._scratch,
+                config=self._config,
             )
             yield Task(work, asdict(job), BASE_MEMORY + int(MEMORY_SHARE * source.size))
 

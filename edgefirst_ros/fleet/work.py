@@ -33,6 +33,7 @@ from edgefirst_ros.errors import ObjectStoreError, StorageError, describe_any, i
 from edgefirst_ros.fleet.sources import ListedRecording
 from edgefirst_ros.fleet.state import LONGEST_ERROR, Layout, MemberFile, RecordingState, Verdict
 from edgefirst_ros.pipeline.conversion import Outcome, convert
+from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.streams import RECORDINGS, stamp_columns
 
 PREFIX, LOCK = "edgefirst-ros-fleet-", "lock"
@@ -164,6 +165,8 @@ class Job:
     """Key, size and ETag of the files of a rosbag2 folder."""
     software: str = __version__
     scratch: str | None = None
+    config: str | None = None
+    """File of the settings: the module of a hook may be beside it."""
 
     def state(self, verdict: Verdict, **facts: Any) -> RecordingState:
         """Return a state of this recording."""
@@ -229,6 +232,8 @@ def write_state(layout: Layout, state: RecordingState) -> None:
 
 def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
     settings = Settings.model_validate({**job.settings, "jobs": 1})
+    if settings.picture_hook is not None and job.config is not None:
+        prepare_hook(settings.picture_hook, Path(job.config))
     job, recording = _fetched(job, folder)
     outcome = convert(recording, folder / "out", name=job.name, settings=settings, one_of_many=True)
     if outcome.refused is not None:  # the part that had room is not a dataset of the recording

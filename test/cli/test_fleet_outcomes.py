@@ -9,6 +9,7 @@ import resource
 import pytest
 from fleet_tasks import Here
 
+from edgefirst_ros import Dataset
 from edgefirst_ros.cli.app import VERBS, app
 from edgefirst_ros.cli.fleet import describe
 from edgefirst_ros.config import Settings
@@ -126,6 +127,18 @@ def test_the_status_tells_how_many_have_a_dataset_and_the_cause_first(call, part
     (cut,) = (line for line in done.stdout.splitlines() if line.startswith(str(tmp_path / "in" / "cut.mcap")))
     assert cut.split(None, 2)[1:] == ["failed", cut.split(None, 2)[2]]
     assert cut.split(None, 2)[2].startswith("the recording is cut: at byte 48: ")
+
+
+def test_workers_find_a_hook_beside_the_settings(call, sets, tmp_path):
+    """Also those of a cluster of their own, which know only what the driver sends."""
+    pytest.importorskip("distributed")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "hook_of_a_fleet.py").write_text("def dark(picture):\n    return picture * 0\n")
+    (tmp_path / "private" / "fleet.yaml").write_text("picture_hook: hook_of_a_fleet:dark\n")
+    settings = "private/fleet.yaml"
+    done = call("fleet", "convert", "in", "-o", "dark", "--config", settings, "--workers", "1")
+    assert done.exit_code == 0, done.output
+    assert [sample.image().max() < 3 for sample in Dataset("dark")] == [True] * 10
 
 
 # ---- merge, report, export ---------------------------------------------------------------------
