@@ -83,7 +83,7 @@ class Pages:
     settings: Settings = field(default_factory=Settings)
     overwrite: bool = False
     named: Callable[[str], str] = str
-    """Names the object in a text in place of its copy."""
+    """Names the object in a text instead of its copy."""
 
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
         """Write a page; returns its facts."""
@@ -275,7 +275,7 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
 
 
 def missing(uri: str, why: str) -> Wanted:
-    """Return what is a red row: a recording of a fleet without a dataset, with the cause."""
+    """Return a red row: a recording of a fleet without a dataset, with the cause."""
 
     def refuse() -> NoReturn:
         raise DatasetError(why.removeprefix(f"{uri}: "))  # the row has the URI in any case
