@@ -43,7 +43,7 @@ def validate(
             report.dataset = paths.restore(report.dataset)
             done.append((path, report, fixed))
             if not report.ok and (hint := instead(path)):
-                print(printable(hint), file=sys.stderr)
+                print(printable(paths.restore(hint)), file=sys.stderr)
 
     def text() -> Text:
         for path, report, fixed in done:

@@ -11,6 +11,7 @@ import sys
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -286,9 +287,32 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
             return candidate
     refuse_unreadable(given)
     found = "not a dataset" if os.path.lexists(given) else "no such file or directory"
-    unfinished = any(os.path.lexists(c.members_partial) for c in candidates)
-    hint = f"; it is unfinished: edgefirst-ros recover {text} completes it" if unfinished else ""
-    raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow{hint}")
+    raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow{hint_recover(text)}")
+
+
+def unfinished_in(out: Path) -> list[DatasetPaths]:
+    """Return the unfinished datasets in a folder. Raises OSError."""
+    found = []
+    for name in sorted(os.listdir(out)):
+        if name.endswith(".zip.partial"):
+            found.append(DatasetPaths(out, name.removesuffix(".zip.partial"), "zip"))
+        elif name.endswith(".partial") and not name.endswith(".replaced.partial") and os.path.isdir(out / name):
+            found.append(DatasetPaths(out, name.removesuffix(".partial"), "directory"))
+    return [paths for paths in found if paths.unfinished]
+
+
+def hint_recover(text: str) -> str:
+    """Return a hint at `recover` for a path or folder with an unfinished dataset, `; ...`; empty for any other."""
+    given = Path(os.path.abspath(text))
+    if any(
+        os.path.lexists(one.members_partial) for one in _candidates(given.parent / given.name.removesuffix(".partial"))
+    ):
+        return f"; it is unfinished: edgefirst-ros recover {text} completes it"
+    with suppress(OSError):
+        for paths in unfinished_in(given):
+            place = os.path.join(text, paths.name)
+            return f"; {place} is unfinished: edgefirst-ros recover {place} completes it"
+    return ""
 
 
 def refuse_unreadable(path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.dataset.names import check_path, locate
+from edgefirst_ros.dataset.names import check_path, hint_recover, locate
 from edgefirst_ros.dataset.objects.location import ObjectPath
 from edgefirst_ros.dataset.objects.places import OnDisk, files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
@@ -268,7 +268,8 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
         else:
             inside = sorted(_inside(path), key=lambda one: str(one.path))
             if not inside:
-                raise DatasetError(f"{path}: not a dataset or recording, and the folder contains neither")
+                hint = hint_recover(str(path))
+                raise DatasetError(f"{path}: not a dataset or recording, and the folder contains neither{hint}")
             found += inside
             several = True
     return found, several

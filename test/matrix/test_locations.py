@@ -142,6 +142,14 @@ def test_a_report_over_several_of_a_bucket_names_their_objects(given, run, tmp_p
         assert tempfile.gettempdir() + "/edgefirst-ros-" not in page.read_text()
 
 
+def test_validate_of_a_recording_in_a_bucket_names_it_in_the_hint(given, run):
+    place = given["recordings"]["s3 file"]
+    done = run("validate", place)
+    assert done.exit_code == 1
+    assert f"{place} is a recording; make a dataset of it: edgefirst-ros convert {place} -o OUT" in done.stderr
+    assert tempfile.gettempdir() not in done.output
+
+
 @pytest.mark.parametrize("to", EXPORTS)
 def test_an_export_is_that_of_the_plain_path(given, run, tmp_path, to):
     expected = None
@@ -232,6 +240,41 @@ def test_a_dataset_opens_anywhere(given, kind):
     assert [sample.key for sample in dataset] == [sample.key for sample in plain]
     assert dataset.annotations.equals(plain.annotations)
     assert dataset[0].read("camera") == plain[0].read("camera")
+
+
+@pytest.fixture
+def unfinished(given, tmp_path):
+    """An interrupted dataset of each layout; all names by which a user may give it."""
+    (tmp_path / "z").mkdir()
+    shutil.copy(given["places"]["zip"], tmp_path / "z" / "drive.zip.partial")
+    shutil.copytree(given["places"]["directory"], tmp_path / "d" / "drive.partial")
+    return "z", "z/drive", "z/drive.zip", "z/drive.zip.partial", "d", "d/drive", "d/drive.partial"
+
+
+@pytest.mark.parametrize("verb", [*READING, "split", "label", "export", "Dataset"])
+def test_an_unfinished_dataset_names_the_command_that_completes_it(unfinished, run, verb):
+    options = {"export": ("--to", "coco", "-o", "out")} | READING | WRITING
+    for place in unfinished:
+        if verb == "Dataset":
+            with pytest.raises(DatasetError) as caught:
+                Dataset(place)
+            said = str(caught.value)
+        else:
+            done = run(verb, place, *options[verb])
+            assert done.exit_code == 1
+            said = done.output + str(done.exception)
+        named = f"{place}/drive" if place in ("z", "d") else place
+        assert f"unfinished: edgefirst-ros recover {named} completes it" in said
+        assert run("recover", named, "--dry-run").exit_code == 3  # rows are rebuilt: it has no row log
+
+
+@pytest.mark.parametrize("name", ["cut.zip", "cut.zip.partial"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text"])
+def test_a_zip_without_a_whole_member_is_refused_by_its_own_name(run, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    for given in (name, "cut", "cut.zip"):
+        said = str(run("recover", given, "--dry-run").exception)
+        assert said.startswith(f"{tmp_path / name}: has no whole member to recover")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from edgefirst_ros.dataset.names import hint_recover
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.store import Store, download, open_store
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
@@ -103,7 +104,7 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     else:
         return [Path(text)]
     if not found:
-        hint = f"; looked for *{CONTAINER} in it" if os.path.isdir(text) else ""
+        hint = f"; looked for *{CONTAINER} in it{hint_recover(text)}" if os.path.isdir(text) else ""
         named = text if text.endswith(CONTAINER) or os.path.isdir(text) or is_glob(text) else f"{text}{CONTAINER}"
         raise DatasetError(f"{named}: no dataset here{hint}")
     return found

@@ -25,6 +25,7 @@ from edgefirst_ros.dataset.names import (
     keys_of,
     parse_member,
     refuse_unreadable,
+    unfinished_in,
 )
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, remove_unfinished
 from edgefirst_ros.dataset.recovery.journals import FinishedTables, write_annotations
@@ -340,14 +341,7 @@ def unfinished(out: Path) -> list[DatasetPaths]:
     if not os.path.isdir(out):
         return []
     with reporting(out, "search it for unfinished datasets"):
-        names = sorted(os.listdir(out))
-    found = []
-    for name in names:
-        if name.endswith(".zip.partial"):
-            found.append(DatasetPaths(out, name.removesuffix(".zip.partial"), "zip"))
-        elif name.endswith(".partial") and not name.endswith(".replaced.partial") and os.path.isdir(out / name):
-            found.append(DatasetPaths(out, name.removesuffix(".partial"), "directory"))
-    return [paths for paths in found if paths.unfinished]
+        return unfinished_in(out)
 
 
 def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
@@ -576,12 +570,11 @@ class _Recoverer:
     def _nothing(self) -> None:
         """Remove the files of a writer that ended before its first whole member, and raise DatasetError."""
         report, paths = self._report, self._paths
+        place = paths.members_partial if paths.unfinished else paths.container
         cut = all(lost.why.startswith("cut") for lost in report.lost) and not self._journals.not_understood
         if cut and not self._foreign and not report.dry_run:
             remove_unfinished(paths)
-        raise DatasetError(
-            f"{paths.members_partial}: has no whole member to recover" + ("" if cut else "; it stays as it is")
-        )
+        raise DatasetError(f"{place}: has no whole member to recover" + ("" if cut else "; it stays as it is"))
 
     # ---- rows ----------------------------------------------------------------------------
     def _kept_frames(self, batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], int]:
