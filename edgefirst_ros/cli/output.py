@@ -206,7 +206,7 @@ def instead(path: Path) -> str:
 def _datasets(folder: Path) -> list[Path]:
     from edgefirst_ros.dataset.names import locate
 
-    if not os.path.isdir(folder):
+    if not os.path.isdir(folder) or folder.name.endswith(".partial"):
         return []
     with suppress(DatasetError):
         locate(folder)

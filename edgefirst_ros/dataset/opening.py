@@ -23,6 +23,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     Archive,
     Container,
     Upcoming,
+    directory_blocks,
     find_directory,
     open_container,
 )
@@ -175,9 +176,12 @@ class RemoteArchive(Archive):
             held.write(tail)
             found = find_directory(held)
             start = found[1] if found is not None else max(0, self.file_size - LARGEST_TAIL)
-            if start < begins:
-                held.seek(start)
-                held.write(self.pread(begins - start, start))
+            try:
+                for offset, block in directory_blocks(self.pread, start, begins, dense=found is not None):
+                    held.seek(offset)
+                    held.write(block)
+            except zipfile.BadZipFile as error:
+                raise DatasetError(f"{path}: not a readable ZIP archive: {error}") from error
             self._index_members(held)
         self._starts = sorted({*self.starts, self.directory_start})
         self._reads = threading.local()

@@ -113,10 +113,10 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
 def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
     """Yield the files in a folder, and those folders in it that are one thing, sorted; links are not followed.
 
-    Raises DatasetError for a folder that cannot be listed.
+    The folder of an unfinished dataset is not searched. Raises DatasetError for a folder that cannot be listed.
     """
     try:
-        names = sorted(os.listdir(folder))
+        names = [] if folder.name.endswith(".partial") else sorted(os.listdir(folder))
     except OSError as error:
         raise DatasetError(f"{folder}: cannot be listed: {error.strerror}") from error
     for name in names:

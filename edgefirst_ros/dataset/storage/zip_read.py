@@ -104,6 +104,8 @@ def date_time(time: int, date: int) -> tuple[int, int, int, int, int, int]:
     return 1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2
 
 
+BLOCK, LARGEST_RECORD = 1 << 23, 1 << 12
+"""Bytes of a directory that are read at once, and the most that one of its records has on the average."""
 LATEST = 45
 """Version needed for ZIP64; archives that need a later one are not plain."""
 _CENTRAL = np.dtype(
@@ -153,8 +155,12 @@ def read_directory(file: IO[bytes]) -> Directory | None:
     if found is None:
         return None
     count, start, size = found
-    file.seek(start)
-    data = file.read(size)
+
+    def read(size: int, offset: int) -> bytes:
+        file.seek(offset)
+        return file.read(size)
+
+    data = b"".join(block for _, block in directory_blocks(read, start, start + size))
     if not 0 < count * _CENTRAL.itemsize <= len(data) == size:
         return None
     marks = itertools.islice(re.finditer(re.escape(CENTRAL_MARK), data), count + 1)
@@ -208,6 +214,20 @@ def find_directory(file: IO[bytes]) -> tuple[int, int, int] | None:
         if located != (LOCATOR64_MARK, 0, place, 1):
             return None
     return (count, start, size) if start + size == place else None
+
+
+def directory_blocks(
+    read: Callable[[int, int], bytes], start: int, end: int, *, dense: bool = True
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the directory of a ZIP as (offset, block); `read` returns so many bytes at an offset.
+
+    A false end record can name the whole file: `dense` raises BadZipFile for a block with too few records.
+    """
+    for place in range(start, end, BLOCK):
+        block = read(min(BLOCK, end - place), place)
+        if dense and (block.count(CENTRAL_MARK) + 1) * LARGEST_RECORD < len(block):
+            raise zipfile.BadZipFile("its end record names a directory that is not one")
+        yield place, block
 
 
 def _names(
@@ -301,7 +321,7 @@ class Archive:
         """Read the directory: that of a plain ZIP as columns, which take a fraction of the time and memory."""
         try:
             self._plain = read_directory(handle)
-        except OSError as error:
+        except (OSError, zipfile.BadZipFile) as error:
             raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}") from error
         self._others: list[zipfile.ZipInfo] = []
         """Entries of a ZIP that is not plain, folders too."""

@@ -2,6 +2,7 @@
 """A ZIP that is read by requests, here of a folder: what `zipfile` reads, and an error where bytes are missing."""
 
 import pickle
+import resource
 import struct
 import zipfile
 from pathlib import Path
@@ -12,6 +13,8 @@ from edgefirst_ros.dataset import opening
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import FolderStore
 from edgefirst_ros.dataset.opening import RemoteArchive
+from edgefirst_ros.dataset.storage import zip_read
+from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS
 
@@ -73,3 +76,37 @@ def test_an_answer_that_is_short_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(FolderStore, "read", lambda *_, **__: b"PK")
     with pytest.raises(DatasetError, match=r"d\.zip: got 2 of 4 bytes"):
         archive.pread(4, 0)
+
+
+@pytest.mark.parametrize("where", ["bucket", "disk"])
+def test_a_false_end_record_does_not_make_it_read_the_whole_file(tmp_path, monkeypatch, where):
+    """It names all that is before it, 1 GB, as its directory; a block of 8 MB shows that it is not one."""
+    path = tmp_path / "d.zip"
+    size = (1 << 30) - 22
+    with path.open("wb") as file:
+        file.seek(size)
+        file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 9, 9, size, 0, 0))
+    asked = []
+    monkeypatch.setattr(FolderStore, "read", read_noted(FolderStore.read, asked))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DatasetError, match=r"d\.zip: not a readable ZIP archive: its end record names a directory"):
+        opened(path) if where == "bucket" else Archive(path)
+    assert sum(asked) <= (1 << 23) + opening.TAIL
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
+
+
+def read_noted(read, asked):
+    """A `read` of a store that notes how many bytes were asked for."""
+
+    def noted(self, *asked_for, **options):
+        asked.append(len(found := read(self, *asked_for, **options)))
+        return found
+
+    return noted
+
+
+def test_a_directory_of_several_blocks_is_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "TAIL", 100)
+    monkeypatch.setattr(zip_read, "BLOCK", 500)
+    archive = opened(zipped(tmp_path / "d.zip"))
+    assert {name: archive.read(name) for name in archive.names} == MEMBERS
