@@ -26,6 +26,12 @@ def test_a_folder_holds_its_recordings_in_natural_order(folder):
     assert names(recordings_of([folder])) == ["drive_2", "drive_10", "drive_11"]
 
 
+def test_a_folder_named_as_a_recording_is_a_folder(folder):
+    (folder / "run.mcap").mkdir()
+    (folder / "run.mcap" / "drive_12.mcap").write_bytes(b"")
+    assert names(recordings_of([folder])) == ["drive_2", "drive_10", "drive_11", "drive_12"]
+
+
 def test_joined_files_are_one_recording_named_after_the_first(folder):
     (one,) = recordings_of([folder], join=True)
     assert [path.name for path in one.files] == ["drive_2.mcap", "drive_10.mcap", "drive_11.mcap"]

@@ -252,9 +252,9 @@ def _list(file: TextIO, name: str, items: Iterator[dict[str, Any]]) -> None:
     file.write("]")
 
 
-def _fits(column: Any) -> bool:
+def _fits(column: pl.Series) -> bool:
     kind = column.dtype
-    return bool(kind.is_numeric() or str(kind) in ("String", "Boolean", "Categorical") or str(kind).startswith("Enum"))
+    return kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Categorical, pl.Enum)
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 import os
 import random
 import struct
+import zipfile
 
 import handmade_dataset as made
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.parquet
 import pytest
 from handmade_dataset import SEQUENCE
 
+from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.validate.fix import fix
 from edgefirst_ros.errors import DatasetError
@@ -219,6 +221,19 @@ def test_the_column_of_frames_stays_where_it_is_null(tmp_path):
     parts = made.good()
     parts.annotations = [row | {"frame": None} for row in parts.annotations[:3]]
     assert not fix(made.write(tmp_path, parts)).changed
+
+
+def test_rows_of_a_picture_without_a_frame_stay(tmp_path):
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        archive.writestr("road.camera.jpeg", made.jpeg(4))
+        archive.writestr(made.name_of(7, "camera.jpeg"), made.jpeg(7))
+    boxes = [[0.5, 0.5, 0.2, 0.2], [math.nan] * 4, [0.5, 0.5, 0.2, 0.2]]
+    table = {"name": ["road", "road", "gone"], "frame": [None] * 3, "label": ["car"] * 3, "box2d": boxes}
+    kinds = {"frame": pl.UInt32, "box2d": pl.Array(pl.Float32, 4)}
+    pl.DataFrame(table, schema_overrides=kinds).write_ipc(tmp_path / "data.arrow")
+    found = by_rule(fix(tmp_path / "data.zip"))
+    assert (found["REF001"], found["TAB015"]) == (1, 1)
+    assert Dataset(tmp_path / "data.zip").annotations["name"].to_list() == ["road"]
 
 
 def test_an_index_of_a_label_is_never_renumbered(tmp_path):
