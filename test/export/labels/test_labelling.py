@@ -190,7 +190,8 @@ def test_files_that_are_no_coco_are_errors(tmp_path, dataset, text):
     "text",
     [
         b"", b"names:", b"names: 3", b"names: {a: b}", b"names: [a, a]", b"\xff", b"[" * 2000, b"names: &a [*a]",
-        b"names: [x]" + b" " * (1 << 18), b"names: !!python/object/apply:os.system [id]", b"names: {-1: a}", b"names: {}", b"names: []",
+        b"names: [x]" + b" " * (1 << 18), b"names: !!python/object/apply:os.system [id]", b"names: {-1: a}",
+        b"names: {}", b"names: []",
         b"a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b]\nnames: [*c,*c,*c,*c,*c,*c]",
     ],
 )  # fmt: skip
