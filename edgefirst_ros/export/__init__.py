@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgefirst_ros import CallableModule
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import DatasetError, Text, UsageError
+from edgefirst_ros.errors import DatasetError, Text, UsageError, nearest_first
 from edgefirst_ros.export.output import LossReport
 
 if TYPE_CHECKING:
@@ -157,11 +157,7 @@ def export(
 
     system = _system(to, SYSTEMS)
     chosen = {name: value for name, value in options.items() if value is not None}
-    for name in chosen:
-        if name not in system.options:
-            owners = ", ".join(other.name for other in SYSTEMS.values() if name in other.options)
-            hint = f"it is one of {owners}" if owners else f"known: {', '.join(system.options) or 'none'}"
-            raise UsageError(f"unknown option {name!r} for {to}; {hint}")
+    check_options(to, {name: repr(name) for name in chosen})
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     place, report = Path(os.path.abspath(out)), LossReport(to)
     parts = opened.parts
@@ -174,6 +170,10 @@ def export(
             raise DatasetError(
                 f"{part.paths.arrow}: missing, like NAME.parquet, so the labels are unknown; upload it beside the ZIP"
             )
+    there = {label.casefold() for label in opened.labels}
+    if absent := [label for label in chosen.get("labels", ()) if label.casefold() not in there]:
+        known = nearest_first(absent[0], opened.labels)
+        report.add(f"label map: {', '.join(absent)}", "", f"the dataset has no such label; known: {known}")
     with staged(place) as folder:
         system.export(opened if system.joins else parts[0], folder, report, progress or quiet, **chosen)
         if system.calibrated:
@@ -182,6 +182,16 @@ def export(
                 report.add("box3d (axes not stated)", "as forward, left, up", OPTICAL_AXES)
         report.write(folder / REPORT)
     return Exported(to, place, report)
+
+
+def check_options(to: str, given: Mapping[str, str]) -> None:
+    """Raise UsageError for an option that a system does not have; `given`: {option: as the user wrote it}."""
+    system = _system(to, SYSTEMS)
+    for name, written in given.items():
+        if name not in system.options:
+            owners = ", ".join(other.name for other in SYSTEMS.values() if name in other.options)
+            hint = f"it is one of {owners}" if owners else f"known: {', '.join(system.options) or 'none'}"
+            raise UsageError(f"unknown option {written} for {to}; {hint}")
 
 
 def _report_placeholders(dataset: Dataset, report: LossReport) -> None:

@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from edgefirst_ros.cli.app import VERBS, app
-from edgefirst_ros.cli.options import settings_of
+from edgefirst_ros.cli.options import _with_flags, settings_of
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config.load import load, setting_fields
 
@@ -151,3 +151,19 @@ def test_descriptions_of_settings_show_what_options_take():
         for value in shown:
             needed = {"end": {}, "start": {}}.get(name, {})
             load(None, texts={name: value.rstrip(","), **needed})
+
+
+@pytest.mark.parametrize("verb", [["convert", "-o", "out"], ["report"], ["view", "--save", "x.rrd"]])
+def test_a_message_names_the_option_of_a_setting(call, recording, verb):
+    if verb[0] in ("report", "view"):
+        pytest.importorskip({"report": "plotly", "view": "rerun"}[verb[0]])
+    done = call(verb[0], recording(**SMALL, topics={"gps", "lidar/points"}), *verb[1:])
+    assert done.exit_code == 1
+    assert str(done.exception).endswith("to make samples of another topic, use --reference-topic")
+
+
+def test_a_message_names_set_for_a_setting_without_an_option():
+    assert _with_flags("; set pcd, set reference_topic or set other", "convert") == (
+        "; use --set pcd=..., use --reference-topic or set other"
+    )
+    assert _with_flags("set reference_topic", "") == "set reference_topic"

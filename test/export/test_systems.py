@@ -69,6 +69,14 @@ def test_an_unknown_option_is_refused_with_the_known_ones(dataset, tmp_path, to,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("to", "name"), [("l5kit", "BUS"), ("nuscenes", "animal")])
+def test_a_label_of_a_map_that_the_dataset_does_not_have_is_in_the_report(dataset, tmp_path, to, name):
+    done = export(dataset, to, tmp_path / "out", labels={"perso": name, "Person": name})
+    line = done.report.lines[0]
+    assert (line.what, line.where) == ("label map: perso", "")
+    assert line.lost.startswith("the dataset has no such label; known: person, ")
+
+
 def test_the_registry_loads_no_library():
     program = (
         "import sys, edgefirst_ros.export; "

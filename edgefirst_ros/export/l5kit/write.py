@@ -99,7 +99,9 @@ def official(labels: Mapping[str, str]) -> dict[str, int]:
     for label, name in labels.items():
         short = name.upper().removeprefix(PREFIX)
         if short not in names:
-            raise UsageError(f"{name!r} for {label!r} is not a class of L5Kit; known: {', '.join(names)}")
+            raise UsageError(
+                f"label map (--label-map): {name!r} for {label!r} is not a class of L5Kit; known: {', '.join(names)}"
+            )
         found[label.casefold()] = names[short]
     return found
 
