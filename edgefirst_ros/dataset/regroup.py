@@ -17,6 +17,7 @@ import pyarrow as pa
 from edgefirst_ros.dataset import grouping, schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, locate
+from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, show_path
@@ -97,7 +98,10 @@ class GroupCounts:
         }
         shared: Counter[str | None] = Counter()
         without = 0
-        for rows in (GroupRows(paths, limits) for paths in datasets):
+        for paths, rows in ((paths, GroupRows(paths, limits)) for paths in datasets):
+            if not os.path.lexists(paths.frames):  # then pictures without a row are in no table
+                known = set(rows.samples.select(KEY).iter_rows())
+                without += sum(sample.key not in known for sample in Dataset(paths.container, limits=limits))
             for (group,), tally in grouping.count_labels(rows.annotations.drop_nulls("group"), "group"):
                 found.setdefault(group, Counter()).update(tally)
             group_of = rows.annotations.drop_nulls("group").unique(KEY, keep="first").select(*KEY, "group")

@@ -3,10 +3,12 @@
 
 import os
 import shutil
+import zipfile
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from handmade_dataset import jpeg
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import Settings
@@ -58,6 +60,19 @@ def test_only_the_annotations_change_and_they_are_those_of_a_conversion_with_the
     whole = convert(made / "monday.mcap", tmp_path / "whole", **options)
     assert after[(desk / "monday.arrow").relative_to(desk)] == whole.paths.arrow.read_bytes()
     assert pl.read_ipc(whole.paths.arrow)["group"].null_count() > 0
+
+
+def test_pictures_without_a_row_are_told_as_without_a_group(tmp_path):
+    """Six pictures without frames or a table of them, of which two have labels; a third row has no picture."""
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for number in range(6):
+            archive.writestr(f"p{number}.camera.jpeg", jpeg(number))
+    rows = {"name": ["p0", "p1", "gone"], "frame": [None] * 3, "label": ["car"] * 3}
+    pl.DataFrame(rows, schema_overrides={"frame": pl.UInt32}).write_ipc(tmp_path / "data.arrow")
+    done = split([tmp_path / "data.zip"], GroupRule(named={"test": ("p0", "p1")}))
+    assert done.plain()["groups"]["test"] == {"samples": 2, "sensors": {}, "labels": {"car": 2}}
+    assert done.plain()["without_group"] == 1 + 4
+    assert groups(tmp_path / "data.zip") == {"p0": {"test"}, "p1": {"test"}, "gone": {None}}
 
 
 def test_it_can_be_done_again(desk):
