@@ -7,6 +7,8 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeAlias
 
 TRACEBACK = "EDGEFIRST_TRACEBACK"
@@ -17,6 +19,8 @@ LONGEST = 200
 """Most characters of a library's message about memory, and of a listed name."""
 LISTED = 20
 """Most names that are listed; of further ones the number is given."""
+MOST_BESIDE = 5
+"""Most names that a message lists of those beside a missing path."""
 _NO_ROOM = ("failed to map segment", "cannot allocate", "cannot map", "out of memory")
 """Messages of the dynamic loader, in lower case."""
 _ADDRESS = re.compile(r" ?<[\w.]+ object at 0x[0-9a-f]+>")
@@ -94,6 +98,16 @@ def nearest_first(name: str, known: Iterable[str]) -> str:
     folded = name.casefold()
     near = sorted(known, key=lambda one: (-SequenceMatcher(None, folded, one.casefold()).ratio(), one))
     return listed([one[:LONGEST] for one in near], LISTED) or "none"
+
+
+def names_beside(missing: Path) -> str:
+    """Return `; beside it: ...`, the names that are most like that of a missing path; empty without one."""
+    from difflib import get_close_matches
+
+    with suppress(OSError):
+        if near := get_close_matches(missing.name, os.listdir(missing.parent), MOST_BESIDE, 0.5):
+            return f"; beside it: {', '.join(near)}"
+    return ""
 
 
 class UsageError(EdgeFirstError):

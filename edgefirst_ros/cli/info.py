@@ -66,7 +66,7 @@ def info(
                         f"--check-time: {one} is a dataset; expected its recording, which has all messages"
                     )
                 else:
-                    with explained(one):
+                    with explained(one, recordings=True):
                         dataset = DatasetInfo(one, settings.limits)
                         found = dataset.plain() if as_json else [*dataset.text()]
             yield found

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from edgefirst_ros.counts import UNITS
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, listed, one_line, printable
+from edgefirst_ros.streams import RECORDINGS
 
 
 def say(text: str) -> None:
@@ -182,12 +183,17 @@ MOST = 5
 
 
 @contextmanager
-def explained(*paths: Path) -> Iterator[None]:
-    """Add to a DatasetError from inside what `paths` are, where they are not datasets."""
+def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
+    """Add to a DatasetError from inside what `paths` are, where they are not datasets.
+
+    `recordings`: the verb reads recordings too.
+    """
     try:
         yield
     except DatasetError as error:
         hints = "".join(f"\n{hint}" for hint in map(instead, paths) if hint)
+        if recordings and not all(map(os.path.lexists, paths)):
+            hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"
         if not hints:
             raise
         raise type(error)(f"{error}{hints}") from error

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, JOIN, load_settings, report_progress
-from edgefirst_ros.cli.output import Result
+from edgefirst_ros.cli.output import Result, explained
 
 
 def report(
@@ -52,7 +52,7 @@ def report(
     if out is None:
         refuse_buckets("report", paths, "-o X.html says where the report is written")
     failed = [one for path in paths if is_fleet(path) for one in failed_recordings(Layout.of(str(path)), None)]
-    with on_disk(paths) as found, report_progress(context) as tell:
+    with explained(*paths, recordings=True), on_disk(paths) as found, report_progress(context) as tell:
         return run(
             found,
             out,

@@ -42,7 +42,7 @@ def view(
     from edgefirst_ros.report.view.run import view as run
 
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else []
-    with explained(*paths), on_disk(paths) as found, progress(quiet=False) as tell:
+    with explained(*paths, recordings=True), on_disk(paths) as found, progress(quiet=False) as tell:
         done = run(
             found,
             frame=frame,

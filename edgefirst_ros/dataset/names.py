@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import pyarrow as pa
 
 from edgefirst_ros import streams
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, UsageError, names_beside
 from edgefirst_ros.streams import SENSORS
 
 T = TypeVar("T")
@@ -286,7 +286,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
         if _is_file(candidate.arrow) or _is_file(candidate.frames):
             return candidate
     refuse_unreadable(given)
-    found = "not a dataset" if os.path.lexists(given) else "no such file or directory"
+    found = "not a dataset" if os.path.lexists(given) else f"no such file or directory{names_beside(given)}"
     raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow{hint_recover(text)}")
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -14,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from edgefirst_ros.dataset.objects.location import Location, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.places import read_list, split_glob
 from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.errors import UsageError, counted
+from edgefirst_ros.errors import UsageError, counted, names_beside
 from edgefirst_ros.sources.inputs import METADATA, SUFFIXES, is_recording
 from edgefirst_ros.streams import RECORDINGS
 
@@ -76,7 +75,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
     if (split := split_glob(place)) is not None:
         place, match = split
     elif place.local and not place.path.is_dir():
-        raise UsageError(f"{text}: no such file or directory{_near(place)}")
+        raise UsageError(f"{text}: no such file or directory{names_beside(place.path)}")
     files: list[StoredObject] = []
     folders: dict[str, list[StoredObject]] = {}
     hidden, others = 0, []
@@ -117,13 +116,3 @@ def _around(folder: str, folders: Container[str]) -> str | None:
     """Return the outermost of some folders that a folder is, or is in."""
     parts = folder.split("/")
     return next((one for n in range(len(parts)) if (one := "/".join(parts[: n + 1])) in folders), None)
-
-
-def _near(place: Location) -> str:
-    """Return the names beside a missing path, the most similar first."""
-    try:
-        there = os.listdir(place.parent.path)
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(place.name, there, LISTED, 0.5)
-    return f"; beside it: {', '.join(near)}" if near else ""

@@ -19,7 +19,7 @@ import numpy as np
 from mcap.opcode import Opcode
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.errors import RecordingError, names_beside
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources.protobuf import PROTOBUF, open_converter
@@ -270,7 +270,7 @@ def open_raw(path: Path) -> io.FileIO:
     try:
         if not path.is_file():
             there = "is a directory" if path.is_dir() else "is not a file"
-            found = there if path.exists() else "no such file or directory"
+            found = there if path.exists() else f"no such file or directory{names_beside(path)}"
             raise RecordingError(f"{path}: {found}; expected an MCAP recording")
         return io.FileIO(path)
     except (OSError, ValueError) as error:

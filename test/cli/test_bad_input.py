@@ -345,3 +345,22 @@ def test_a_table_wider_than_the_terminal_is_printed_as_paragraphs(monkeypatch):
     monkeypatch.setenv("COLUMNS", "44")
     lines = ["/camera/h264", "  Hz: 30.0; type:", "  foxglove_msgs/msg/CompressedVideo", "/imu", "  Hz: 1"]
     assert progress_module.table(head, rows) == lines
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["info"], ["report"], ["view", "--save", "x.rrd"], ["validate"], ["merge", "-o", "out"], ["export", "--to", "coco",
+     "-o", "out"], ["split", "--split", "train=1"], ["convert", "-o", "out"], ["fleet", "convert", "-o", "out"]],
+    ids=lambda verb: verb[0],
+)  # fmt: skip
+def test_a_path_that_is_missing_names_those_like_it_and_what_is_read(run, tmp_path, verb):
+    if verb[0] in ("report", "view"):
+        pytest.importorskip({"report": "plotly", "view": "rerun"}[verb[0]])
+    for name in ("drive1.mcap", "drive2.zip", "other"):
+        (tmp_path / name).touch()
+    own = 2 if verb[0] == "fleet" else 1
+    done = run(*verb[:own], "drive", *verb[own:])
+    assert done.returncode in (1, 2)
+    said = done.stdout + done.stderr
+    assert "drive: no such file or directory; beside it: drive2.zip, drive1.mcap" in said
+    assert ("*.mcap, *.db3, *.bag and rosbag2 folders" in said) == (verb[0] in ("info", "report", "view"))
