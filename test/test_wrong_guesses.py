@@ -28,8 +28,8 @@ def test_settings_accept_other_names_of_a_sensor(options, keys):
     assert tuple(getattr(load(None, **options), name)) == keys
 
 
-def test_settings_list_sorted_keys_when_a_sensor_is_unknown():
-    with pytest.raises(UsageError, match=r"unknown sensor 'camera'; known: lidar\.points, model, radar\.cl"):
+def test_settings_list_the_nearest_keys_first_when_a_sensor_is_unknown():
+    with pytest.raises(UsageError, match=r"unknown sensor 'camera'; known: model, radar\.clusters, radar\.cube, "):
         load(None, require=["camera"])
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, mo
 
 from edgefirst_ros import streams
 from edgefirst_ros.config.values import Model, Seconds, setting
+from edgefirst_ros.errors import nearest_first
 from edgefirst_ros.streams import Sensor
 
 INLINE = "{"
@@ -46,6 +48,12 @@ def _flatten(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
         nested = isinstance(value, Mapping) and (
             key not in streams.RIG_KEYS or any(isinstance(part, Mapping) for part in value.values())
         )
+        for part, topic in value.items() if isinstance(value, Mapping) and not nested else ():
+            near = get_close_matches(str(part), RigSensor.model_fields, 1, 0.7)
+            known = part in RigSensor.model_fields or not (near or streams.is_key(f"{key}.{part}"))
+            if isinstance(topic, str) and not known:
+                hint = f"did you mean {near[0]!r}?" if near else f"an instance is written `{key}.{part}: {topic}`"
+                raise ValueError(f"{key}: unknown setting {part!r}; {hint}")
         if nested:
             yield from _flatten(value, f"{key}.")
         else:
@@ -129,7 +137,7 @@ def check_key(key: str) -> None:
         return
     near = streams.meant(key)
     hint = f"; did you mean {near}?" if near is not None else ""
-    raise ValueError(f"unknown sensor {key!r}{hint}; known: {', '.join(streams.RIG_KEYS)}")
+    raise ValueError(f"unknown sensor {key!r}{hint}; known: {nearest_first(key, streams.RIG_KEYS)}")
 
 
 def rig_of_text(value: Any) -> Any:

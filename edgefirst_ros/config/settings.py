@@ -35,6 +35,7 @@ from edgefirst_ros.config.values import (
     shares_of_text,
     utc_nanoseconds,
 )
+from edgefirst_ros.errors import nearest_first
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.streams import Sensor
 
@@ -54,7 +55,7 @@ def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         key = name if name in known else streams.meant(name)
         if key is None or key not in known:
-            raise ValueError(f"unknown sensor {name!r}; known: {', '.join(sorted(known))}")
+            raise ValueError(f"unknown sensor {name!r}; known: {nearest_first(str(name), known)}")
         found.append(key)
     return tuple(dict.fromkeys(found))
 

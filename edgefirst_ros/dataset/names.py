@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import pyarrow as pa
 
 from edgefirst_ros import streams
-from edgefirst_ros.errors import DatasetError, UsageError, names_beside
+from edgefirst_ros.errors import DatasetError, UsageError, names_beside, nearest_first
 from edgefirst_ros.streams import SENSORS
 
 T = TypeVar("T")
@@ -397,7 +397,7 @@ def input_name(name: str) -> str:
     """Return the key of a sensor by any of its names; raises UsageError for an unknown one."""
     found = streams.meant(name)
     if found is None or found == "model":
-        known = ", ".join(sorted(sensor.key for sensor in SENSORS))
+        known = nearest_first(name, (sensor.key for sensor in SENSORS))
         raise UsageError(f"{name!r} is not a sensor of a sample; known: {known}")
     return found
 

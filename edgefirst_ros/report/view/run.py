@@ -19,7 +19,7 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.lock import create_anew
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, listed, need
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, listed, nearest_first, need
 from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.report.recording import recorded
@@ -77,7 +77,7 @@ def view(
     settings = settings or Settings()
     for name in only:
         if name not in SENSORS and not (is_key(name) and of_key(name).base in SENSORS):
-            raise UsageError(f"--only: unknown sensor {name!r}; known: {', '.join(SENSORS)}")
+            raise UsageError(f"--only: unknown sensor {name!r}; known: {nearest_first(name, SENSORS)}")
     if save is not None:
         check_path(save)
         if web:
