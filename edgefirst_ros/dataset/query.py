@@ -33,6 +33,11 @@ KEY = ["name", "frame"]
 INSTEAD = {
     **dict.fromkeys(("filter", "query", "select"), "where(condition)"),
     **dict.fromkeys(("head", "take"), "[:5]"),
+    **dict.fromkeys(("first", "get"), "[0]"),
+    **dict.fromkeys(("random", "sort"), "shuffle(seed)"),
+    **dict.fromkeys(("camera", "image", "lidar", "radar", "cube"), "samples('camera'), then the method of a sample"),
+    "to_torch": "torch.utils.data.DataLoader, which accepts it as it is",
+    "close": "it as it is: files close with the last reference",
     **dict.fromkeys(("tail", "skip"), "[-5:] or [5:]"),
     **dict.fromkeys(("columns", "describe", "iterrows", "to_pandas", "shape"), "to_polars()"),
     **dict.fromkeys(("episodes", "drives"), "sequences"),

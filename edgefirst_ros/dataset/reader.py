@@ -45,21 +45,24 @@ class Dataset(Samples):
 
     Args:
         path: OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow, in either layout, also of other tools.
+        more: Further datasets, as one with the first.
         limits: Largest table and ZIP that is read.
 
     Raises:
         DatasetError: A file or member cannot be read, is a link, overlaps another member, or exceeds the limits.
     """
 
-    def __new__(cls, path: Named | Iterable[Named | Dataset] = (), *, limits: Limits = DEFAULT_LIMITS) -> Self:
+    def __new__(
+        cls, path: Named | Iterable[Named | Dataset] = (), *more: Named, limits: Limits = DEFAULT_LIMITS
+    ) -> Self:
         """Choose the class: one dataset, or several as one."""
-        if cls is Dataset and names_several(path):
+        if cls is Dataset and (more or names_several(path)):
             from edgefirst_ros.dataset.several import Datasets
 
             return cast("Self", object.__new__(Datasets))
         return object.__new__(cls)
 
-    def __init__(self, path: Named | Iterable[Named | Dataset], *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, path: Named | Iterable[Named | Dataset], *more: Named, limits: Limits = DEFAULT_LIMITS) -> None:
         self.paths, self.container, *tables = open_files(cast("Named", path), limits)
         self.limits, (self._annotation_file, self._frames_file) = limits, tables
         self._members: dict[Key, dict[str, str]] = {}
@@ -93,6 +96,13 @@ class Dataset(Samples):
     def parts(self) -> Sequence[Dataset]:
         """The datasets that it consists of; only itself for a single dataset."""
         return (self,)
+
+    def __enter__(self) -> Self:
+        """Return itself, for `with`; its files close with the last reference to it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: you may still use it."""
 
     def __add__(self, other: Samples) -> Samples:
         """Return both datasets as one, without a merge."""
@@ -270,7 +280,7 @@ class Dataset(Samples):
     def samples(
         self,
         inputs: str | Collection[str] | None = None,
-        *,
+        *more: str,
         label: str | Collection[str] | None = None,
         group: str | None = None,
         score: float | None = None,
@@ -284,6 +294,7 @@ class Dataset(Samples):
         Args:
             inputs: One or several sensors by any of their names: camera, radar.cube, radar.targets (or radar),
                 lidar.points (or lidar), lidar.depth, lidar.reflect, depth.
+            more: Further sensors.
             label: Label of an annotation of the sample, or several labels.
             group: Group of the sample, such as train.
             score: Lowest score of that annotation, 0 to 1.
@@ -304,7 +315,7 @@ class Dataset(Samples):
             sequences = [sequence] if isinstance(sequence, str) else list(sequence)
             query.check_known("sequence", sequences, self.sequences)
             keys = [key for key in keys if key.name in sequences]
-        named = [inputs] if isinstance(inputs, str) else list(inputs or ())
+        named = [*([inputs] if isinstance(inputs, str) else inputs or ()), *more]
         kinds = [frozenset(self.kinds_of(name)) for name in named]
         found = [key for key in keys if all(kind & self.members(key).keys() for kind in kinds)]
         if (label, group, score) != (None, None, None):

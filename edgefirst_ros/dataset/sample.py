@@ -42,6 +42,10 @@ INSTEAD = {
     **dict.fromkeys(("imu", "attitude", "orientation"), "pose"),
     **dict.fromkeys(("keys", "to_dict", "velocity"), "row, the columns of the frames table"),
     **dict.fromkeys(("plot",), "show()"),
+    **dict.fromkeys(("x", "y", "z", "xyz"), "lidar()['x']; lidar().dtype.names lists the fields"),
+    **dict.fromkeys(("width", "height", "shape"), "image().shape"),
+    **dict.fromkeys(("box", "bbox"), "boxes"),
+    **dict.fromkeys(("annotation", "objects", "targets"), "annotations, a polars table"),
     **dict.fromkeys(("index", "id"), "frame"),
 }
 """Attributes that users of other libraries expect of a sample, and what it has instead."""
@@ -108,6 +112,13 @@ class Sample:
 
     def __getattr__(self, name: str) -> Any:
         raise without_attribute(self, name, INSTEAD)
+
+    def __getitem__(self, sensor: str) -> Any:
+        """Decode the member of a sensor, as `decode`."""
+        return self.decode(sensor)
+
+    def __contains__(self, sensor: object) -> bool:
+        return sensor in self.inputs
 
     def __repr__(self) -> str:
         inputs = ", ".join(sorted(self.inputs))

@@ -39,9 +39,9 @@ class Datasets(Dataset):
     Only the list of names is pickled, so that every worker opens the datasets that it reads for itself.
     """
 
-    def __init__(self, path: Named | Iterable[Named | Dataset], *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, path: Named | Iterable[Named | Dataset], *more: Named, limits: Limits = DEFAULT_LIMITS) -> None:
         """Find the datasets; raises DatasetError without any, UsageError for an invalid name."""
-        given = [path] if isinstance(path, str | os.PathLike) else list(path)
+        given = [*([path] if isinstance(path, str | os.PathLike) else path), *more]
         self.limits = limits
         self._lock = threading.Lock()
         self._opened: dict[Path, Dataset] = {}
@@ -158,7 +158,7 @@ class Datasets(Dataset):
     def samples(
         self,
         inputs: str | Collection[str] | None = None,
-        *,
+        *more: str,
         label: str | Collection[str] | None = None,
         group: str | None = None,
         sequence: str | Collection[str] | None = None,
@@ -181,7 +181,7 @@ class Datasets(Dataset):
             own = {name: [one for one in asked[name] or () if one in known] for name, known in known_here.items()}
             if all(own.values()):
                 chosen = {**own, **({"group": group} if group is not None else {}), **further}
-                found += [(number, key) for key in part.samples(inputs, **chosen)._keys]
+                found += [(number, key) for key in part.samples(inputs, *more, **chosen)._keys]
         return Samples(self, found)
 
     def sample(self, sequence: str, frame: int | None) -> Sample:

@@ -76,8 +76,8 @@ def test_what_no_table_tells_is_not_found(tmp_path):
         ({"label": "Car"}, r"unknown label 'Car'; known: car,"),
         ({"label": ["bus", "tree"]}, "unknown label 'tree'"),
         ({"group": "vall"}, r"unknown group 'vall'; known: val, train$"),
-        ({"inputs": "lidra"}, r"'lidra'.*known: camera, depth, lidar\.depth, lidar\.points, .*radar\.targets$"),
-        ({"inputs": ["camera", "depht"]}, r"'depht'.*known: camera, depth, "),
+        ({"inputs": "lidra"}, r"'lidra'.*known: lidar\.depth, lidar\.points, .*radar\.targets, "),
+        ({"inputs": ["camera", "depht"]}, r"'depht'.*known: depth, lidar\.depth, "),
     ],
 )
 def test_unknown_names_are_errors_that_list_the_known_ones_near_first(dataset, asked, told):
