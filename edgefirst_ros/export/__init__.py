@@ -170,10 +170,13 @@ def export(
             raise DatasetError(
                 f"{part.paths.arrow}: missing, like NAME.parquet, so the labels are unknown; upload it beside the ZIP"
             )
-    there = {label.casefold() for label in opened.labels}
-    if absent := [label for label in chosen.get("labels", ()) if label.casefold() not in there]:
-        known = nearest_first(absent[0], opened.labels)
-        report.add(f"label map: {', '.join(absent)}", "", f"the dataset has no such label; known: {known}")
+    if mapped := chosen.get("labels"):
+        from edgefirst_ros.export.drive import labels_of
+
+        there = labels_of(parts)
+        if absent := [label for label in mapped if label.casefold() not in map(str.casefold, there)]:
+            known = nearest_first(absent[0], there)
+            report.add(f"label map: {', '.join(absent)}", "", f"the dataset has no such label; known: {known}")
     with staged(place) as folder:
         system.export(opened if system.joins else parts[0], folder, report, progress or quiet, **chosen)
         if system.calibrated:

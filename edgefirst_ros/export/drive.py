@@ -19,10 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key
-from edgefirst_ros.dataset.query import KEY, Samples, keys_of, with_all_columns
+from edgefirst_ros.dataset.query import KEY, Samples, keys_of, listed_labels, with_all_columns
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.transforms import (
     BASE,
     Floats,
@@ -176,22 +177,17 @@ class Drive:
 
     @cached_property
     def first_located(self) -> int:
-        """Number of the first located sample. Raises DatasetError without one."""
-        if not self.located.any():
-            raise DatasetError(
-                f"{self.dataset.paths.frames}: no sample of {self.name!r} has a pose, or both a position and an "
-                f"attitude, so the vehicle's poses are unknown; {WAYS}"
-            )
+        """Number of the first located sample."""
         return int(np.argmax(self.located))
 
     @cached_property
     def world_to_ecef(self) -> Floats:
-        """(4, 4) float64: the world, ENU at the first located sample. Raises DatasetError without one."""
+        """(4, 4) float64: the world, ENU at the first located sample."""
         return world_to_ecef(*self.geodetic[self.first_located])
 
     @property
     def rig_to_world(self) -> Floats:
-        """(N, 4, 4) float64; NaN for samples that are not located. Raises DatasetError if all are."""
+        """(N, 4, 4) float64; NaN for samples that are not located."""
         if not self.has_poses:
             return self.rig_in(self.world_to_ecef)
         found = np.full((len(self), 4, 4), np.nan)
@@ -216,10 +212,7 @@ class Drive:
         return {**known, "ecef": self.world_to_ecef.tolist()}
 
     def rig_in(self, world: Floats) -> Floats:
-        """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located.
-
-        Raises DatasetError if all are.
-        """
+        """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located."""
         first, poses = self.first_located, np.full((len(self), 4, 4), np.nan)
         known = first + np.flatnonzero(self.located[first:])
         places, turns = self.geodetic[known].T, rotation(self.values("orientation", 4)[known])
@@ -358,6 +351,15 @@ def count_values(dataset: Dataset) -> Counter[str]:
     return found
 
 
+def labels_of(parts: Sequence[Dataset]) -> list[str]:
+    """Return the labels of several datasets, those of annotations and those that are listed only, sorted."""
+    found = {label for part in parts for label in listed_labels(part.metadata)}
+    for part in (one for one in parts if "label" in one.annotation_columns):
+        for table in read_batches(part, ["label"]):
+            found.update(table["label"].cast(pl.String).drop_nulls().unique())
+    return sorted(found)
+
+
 def describe_sources(found: Sequence[Drive]) -> str:
     """Return the sources of the poses of several sequences in words, each once."""
     return ", ".join(dict.fromkeys(drive.source for drive in found))
@@ -376,6 +378,23 @@ def drives(dataset: Dataset) -> list[Drive]:
     if not by_name:
         raise DatasetError(f"{dataset.container.path}: has no samples")
     return [_drive(dataset, dataset.frames, name, keys) for name, keys in by_name.items()]
+
+
+def posed_drives(found: Sequence[Drive], report: LossReport, least: int = 1) -> list[Drive]:
+    """Return the sequences with poses of at least so many samples; the others are lines of the report.
+
+    Raises DatasetError if no sequence has them.
+    """
+    kept = [drive for drive in found if drive.located.sum() >= least]
+    if not kept:
+        first, number = found[0], found[0].located.sum() or "no"
+        raise DatasetError(
+            f"{first.dataset.paths.frames}: {number} samples of {first.name!r} have a pose, or both a position and an "
+            f"attitude; {least} must, or the vehicle's poses are unknown; {WAYS}"
+        )
+    for drive in (one for one in found if one.located.sum() < least):
+        report.add(f"sequence {drive.name}", "", "not written: the vehicle's poses are unknown", len(drive))
+    return kept
 
 
 def _drive(dataset: Dataset, frames: pl.DataFrame, name: str, keys: list[Key]) -> Drive:

@@ -30,7 +30,16 @@ from edgefirst_ros.dataset.names import Key, host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.drive import Boxes, Drive, count_values, describe_sources, drives, read_boxes, read_groups
+from edgefirst_ros.export.drive import (
+    Boxes,
+    Drive,
+    count_values,
+    describe_sources,
+    drives,
+    posed_drives,
+    read_boxes,
+    read_groups,
+)
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.lens import Straightener
@@ -186,7 +195,7 @@ def export(
         undistort: take the distortion out of the pictures, which nuScenes has no place for.
 
     Raises:
-        DatasetError: a sequence has no poses or a sensor has no known place, and the message names how to get them; or
+        DatasetError: no sequence has poses or a sensor has no known place, and the message names how to get them; or
             two datasets have a sequence of the same name.
         UsageError: a rate or a length is not above 0.
         StorageError: a file cannot be read or written.
@@ -200,6 +209,7 @@ def export(
     twice = [name for name, number in Counter(drive.name for drive in found).items() if number > 1]
     if twice:
         raise DatasetError(f"{dataset.title}: several datasets have a sequence {twice[0]!r}; export only one of them")
+    found = posed_drives(found, report)
     writers = [_SequenceWriter(drive, rate, scene_seconds, names, counts, undistort) for drive in found]
     for writer in writers:
         writer.check()
@@ -328,8 +338,8 @@ class _SequenceWriter:
         return {name: Straightener(info) for name, info in infos.items() if np.any(info["d"])}
 
     def check(self) -> None:
-        """Raise DatasetError where poses, places of sensors or intrinsics are unknown, before anything is written."""
-        _ = self._poses, self._straighteners
+        """Raise DatasetError where places of sensors or intrinsics are unknown, before anything is written."""
+        _ = self._straighteners
         for messages in self.channels.values():
             self.drive.place(messages.channel.sensor)
 

@@ -12,7 +12,8 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.query import with_all_columns
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import class_masks, drives, is_class_mask
+from edgefirst_ros.export.drive import class_masks, drives, is_class_mask, posed_drives
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.synthetic import Recipe
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
 
@@ -142,9 +143,8 @@ def test_tables_without_a_sample_are_refused(path, tmp_path):
 def test_no_pose_is_refused(changed, columns):
     (drive,) = drives(changed(**columns))
     assert not drive.located.any()
-    for ask in (lambda: drive.world_to_ecef, lambda: drive.rig_to_world):
-        with pytest.raises(DatasetError, match="both a position and an attitude"):
-            ask()
+    with pytest.raises(DatasetError, match="have a pose, or both a position and an attitude; 1 must"):
+        posed_drives([drive], LossReport("nuscenes"))
 
 
 def test_position_and_attitude_are_known_each_for_itself(changed):

@@ -32,7 +32,8 @@ def ncore():
 
 @pytest.mark.parametrize("to", SYSTEMS)
 @pytest.mark.parametrize("first", [True, False])
-def test_a_drive_without_poses_beside_another_is_exported_or_refused_by_name(recording, tmp_path, to, first):
+def test_a_drive_without_poses_beside_another_is_left_out_by_name(recording, tmp_path, to, first):
+    """Of systems that need poses the report names it; alone it is refused."""
     if to == "ncore":
         pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
     known = recording(**RECIPE)
@@ -40,12 +41,29 @@ def test_a_drive_without_poses_beside_another_is_exported_or_refused_by_name(rec
     unknown.symlink_to(recording(**RECIPE | {"topics": RECIPE["topics"] - {"gps", "imu"}}))
     drives = [unknown, known] if first else [known, unknown]
     dataset = convert(drives, tmp_path / "set", name="set", group={"train": "unknown", "val": "maivin*"}).paths
+    done = export(dataset.container, to, tmp_path / "out")
+    lines = [line for line in done.report.lines if line.what == "sequence unknown"]
     if to in ("coco", "yolo", "roverd"):
-        export(dataset.container, to, tmp_path / "out")
-    else:
-        with pytest.raises(DatasetError, match=r"sample.* of 'unknown' ha.* a pose"):
-            export(dataset.container, to, tmp_path / "out")
-    assert (tmp_path / "out").exists() == (to in ("coco", "yolo", "roverd"))
+        assert not lines
+        return
+    number = sum(sample.name == "unknown" for sample in Dataset(dataset.container))
+    assert [(line.lost, line.number) for line in lines] == [("not written: the vehicle's poses are unknown", number)]
+    alone = convert(known, tmp_path / "alone", name="set", group={"val": "*"})
+    export(alone.paths.container, to, tmp_path / "expected")
+    assert written(tmp_path / "out") == written(tmp_path / "expected")
+    convert(unknown, tmp_path / "lost", name="set")
+    with pytest.raises(DatasetError, match=r"no samples of 'unknown' have a pose.*; convert the recording again"):
+        export(tmp_path / "lost" / "set.zip", to, tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def written(folder):
+    """All files but the report; of JSON and zarr too, since names and numbers do not tell of other drives."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "export-report.json"
+    }
 
 
 @pytest.mark.usefixtures("ncore")

@@ -20,7 +20,7 @@ from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.export.drive import Boxes, Drive, count_values, describe_sources, drives, read_boxes
+from edgefirst_ros.export.drive import Boxes, Drive, count_values, describe_sources, drives, posed_drives, read_boxes
 from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
 from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.sensors.transforms import Floats
@@ -152,7 +152,7 @@ def export(
 
     """
     classes = official(labels or {})
-    found = drives(dataset)
+    found = posed_drives(drives(dataset), report)
     write_group(out / STORE, {"format_version": FORMAT_VERSION, "labels": list(LABELS)})
     writers = {name: Writer(out / STORE / name, *form) for name, form in ARRAYS.items()}
     world = None if any(drive.has_poses for drive in found) else found[0].world_to_ecef

@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
-from edgefirst_ros.export.drive import WAYS, Drive, describe_sources, drives
+from edgefirst_ros.export.drive import Drive, describe_sources, drives, posed_drives
 from edgefirst_ros.export.ncore.components import (
     RADAR_NAMES,
     Cuboids,
@@ -337,7 +337,7 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
     library()
     tally: Counter[str] = Counter()
     done = 0
-    found = drives(dataset)
+    found = posed_drives(drives(dataset), report, least=2)
     for drive in found:
         folder = out / safe_name(drive.name)
         if folder.exists():
@@ -348,7 +348,7 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
             for task, ready in leaving.enter_context(closing(ahead(preparation.tasks(), preparation.make))):
                 sequence.add(task, ready)
                 done += 1
-                progress("exporting to NCore", done, len(dataset))
+                progress("exporting to NCore", done, sum(map(len, found)))
             sequence.finish()
     losses(dataset, found, report, tally)
 
@@ -359,11 +359,6 @@ class _Sequence:
     def __init__(self, drive: Drive, folder: Path, store: Store, tally: Counter[str]) -> None:
         lib = library()
         known = np.flatnonzero(drive.located)
-        if len(known) < 2:
-            raise DatasetError(
-                f"{drive.dataset.paths.frames}: {len(known)} samples of {drive.name!r} have a pose; "
-                f"NCore needs two at least; {WAYS}"
-            )
         self._drive, self._folder, self._tally = drive, folder, tally
         self._stamps = drive.stamps // MICROSECOND
         check_rising(f"{drive.name!r}: samples", self._stamps)
