@@ -282,8 +282,9 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     for candidate in candidates:
         if _is_file(candidate.container) if candidate.layout == "zip" else os.path.isdir(candidate.members):
             return candidate
-    for candidate in candidates:  # tables that lost their container
-        if _is_file(candidate.arrow) or _is_file(candidate.frames):
+    for candidate in candidates:  # tables that lost their container; in OUT/NAME those of OUT/NAME/NAME.zip did not
+        whole = _is_file(candidate.folder / f"{candidate.name}.zip")
+        if not whole and (_is_file(candidate.arrow) or _is_file(candidate.frames)):
             return candidate
     refuse_unreadable(given)
     found = "not a dataset" if os.path.lexists(given) else f"no such file or directory{names_beside(given)}"

@@ -42,6 +42,7 @@ def given(tmp_path_factory):
     write_recording(recording, SMALL)
     made = convert(recording, folder / "sets", name="drive", split={"train": 0.5, "val": 0.5})
     convert(recording, folder / "plain", name="drive", layout="directory", split={"train": 0.5, "val": 0.5})
+    shutil.copytree(folder / "sets", folder / "same" / "drive")
     (folder / "sets.txt").write_text(f"# datasets\n{made.paths.container}\n")
     (folder / "drives.txt").write_text(f"{recording}\n")
     fleet = folder / "fleet" / "0123456789abcdef" / "drive"
@@ -68,6 +69,7 @@ def given(tmp_path_factory):
                 "directory": folder / "plain" / "drive",
                 "file uri": f"file://{made.paths.container}",
                 "glob": folder / "sets" / "*.zip",
+                "folder of its name": folder / "same" / "drive",
                 "list": folder / "sets.txt",
                 "fleet": folder / "fleet",
                 "s3 zip": "s3://drives/sets/drive.zip",
@@ -240,6 +242,22 @@ def test_a_dataset_opens_anywhere(given, kind):
     assert [sample.key for sample in dataset] == [sample.key for sample in plain]
     assert dataset.annotations.equals(plain.annotations)
     assert dataset[0].read("camera") == plain[0].read("camera")
+
+
+@pytest.mark.parametrize("verb", ["info", "report", "merge", "export", "Dataset", "validate", "split"])
+def test_a_folder_named_like_the_zip_in_it_is_a_folder_of_datasets(given, run, tmp_path, verb):
+    """`merge -o OUT/NAME` makes such a one; its tables passed for those of a dataset that lost its members."""
+    place = given["places"]["folder of its name"]
+    if verb == "Dataset":
+        assert len(Dataset(place)) == len(Dataset(given["places"]["zip"]))
+        return
+    options = {"export": ("--to", "coco", "-o", "new")} | READING | WRITING
+    done = run(verb, place, *options[verb])
+    if verb in ("validate", "split"):
+        assert done.exit_code == 1
+        assert f"name one of them: {place}/drive.zip" in done.output + str(done.exception)
+    else:
+        assert done.exit_code == 0, (done.output, done.exception)
 
 
 @pytest.fixture
