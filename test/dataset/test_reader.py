@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets made by zipfile, pyarrow and Pillow, read back; the pixels by Pillow, the tables by hand."""
 
+import gc
 import io
+import os
 import pickle
 import struct
 import tracemalloc
@@ -227,6 +229,15 @@ def test_datasets_of_other_tools(tmp_path, types, form, number):
     assert sample.image().shape == (24, 32, 3)
     assert sample.annotations["label"].cast(pl.String).to_list() == ["car"]
     assert [list(box) for box in sample.annotations["box2d"]] == [[0.5, 0.5, 0.25, 0.125]]
+
+
+def test_files_close_with_the_last_reference(dataset):
+    def opened():
+        Dataset(dataset.paths.container)[0].read("camera")
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    assert opened() == opened() == opened()
 
 
 def test_single_pictures_are_samples_without_a_frame(tmp_path):

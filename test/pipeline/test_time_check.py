@@ -13,7 +13,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-from bags import messages, write
+from bags import messages, together, write
 from edgefirst.schemas import sensor_msgs
 from pose_recordings import ODOMETRY, add_messages, poses
 from shared_data import SHARED
@@ -93,6 +93,16 @@ def test_nothing_can_be_told_without_motion_sensors_or_time(recording, capsys):
         assert f"unknown: the recording has no {sensor}\n" in said
     assert "offset:" not in said
     assert still.offsets == short.offsets == facts["time_check"]["offsets"] == {}
+
+
+def test_each_camera_and_lidar_of_a_rig_is_compared(recording, tmp_path):
+    small = {"seconds": 1, "size": (160, 96), "fps": 10.0, "lidar_points": 50, "topics": {"camera", "lidar/points"}}
+    left = recording(**small, rename={"camera": "/left/camera", "lidar/points": "/left/points"})
+    path = write(tmp_path / "both.mcap", together(messages(recording(**small)), messages(left)))
+    rig = {"camera": "/camera/h264", "camera.left": "/left/camera", "lidar.points.left": "/left/points"}
+    found = check(path, rig={key: {"topic": topic} for key, topic in rig.items()})
+    compared = [one.first for one in found.pairs if one.second == "imu"]
+    assert compared == ["camera", "camera.left", "lidar.points", "lidar.points.left"]
 
 
 def test_a_recording_without_camera_is_checked_by_another_reference(recording):
