@@ -72,7 +72,7 @@ def export(
     Exit codes: 0 written (the report lists losses), 1 no file written, 2 wrong usage.
     """
     from edgefirst_ros.dataset import Dataset
-    from edgefirst_ros.dataset.objects.places import one_place, refuse_buckets
+    from edgefirst_ros.dataset.objects.places import refuse_buckets
     from edgefirst_ros.export import check_options
     from edgefirst_ros.export import export as run
     from edgefirst_ros.limits import keep_buffers
@@ -86,7 +86,7 @@ def export(
     flags |= {name: f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None}
     check_options(to, flags)
     with explained(dataset), report_progress(context) as tell:
-        return run(Dataset(one_place(dataset), limits=limits), to, out, labels=labels, progress=tell, **options)
+        return run(Dataset(dataset, limits=limits), to, out, labels=labels, progress=tell, **options)
 
 
 def _labels(given: list[str]) -> dict[str, str]:

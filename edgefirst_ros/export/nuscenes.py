@@ -221,7 +221,8 @@ def export(
             tables.add(name, {"token": UNKNOWN, key: UNKNOWN, "description": "the dataset does not say"})
         done, total = 0, sum(map(len, found))
         for part in dataset.parts:
-            own = [writer for writer in writers if writer.drive.dataset is part]
+            if not (own := [writer for writer in writers if writer.drive.dataset is part]):  # no drive of it has poses
+                continue
             groups = read_groups(part, {key for writer in own for key in writer.scene_keys.values()})
             every = read_boxes([(writer.drive, writer.keyframes) for writer in own])
             for writer, boxes in zip(own, every, strict=True):

@@ -57,6 +57,19 @@ def test_a_drive_without_poses_beside_another_is_left_out_by_name(recording, tmp
     assert not (tmp_path / "nothing").exists()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_dataset_without_poses_beside_another_is_left_out_by_name(recording, tmp_path, first):
+    """As a drive of one dataset, which `nuscenes` alone takes several of."""
+    (tmp_path / "unknown.mcap").symlink_to(recording(**RECIPE | {"topics": RECIPE["topics"] - {"gps", "imu"}}))
+    unknown = convert(tmp_path / "unknown.mcap", tmp_path / "u", group={"val": "*"}).paths.container
+    known = convert(recording(**RECIPE), tmp_path / "k", group={"val": "*"}).paths.container
+    done = export([unknown, known] if first else [known, unknown], "nuscenes", tmp_path / "out")
+    lost = [line.lost for line in done.report.lines if line.what == "sequence unknown"]
+    assert lost == ["not written: the vehicle's poses are unknown"]
+    export(known, "nuscenes", tmp_path / "expected")
+    assert written(tmp_path / "out") == written(tmp_path / "expected")
+
+
 def written(folder):
     """All files but the report; of JSON and zarr too, since names and numbers do not tell of other drives."""
     return {

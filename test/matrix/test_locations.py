@@ -144,6 +144,23 @@ def test_a_report_over_several_of_a_bucket_names_their_objects(given, run, tmp_p
         assert tempfile.gettempdir() + "/edgefirst-ros-" not in page.read_text()
 
 
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("two", "coco accepts one dataset, got 2: "),
+        ("two/*.zip", "coco accepts one dataset, got 2: "),
+        ("s3://drives/none", "s3://drives/none.zip: no dataset here"),
+        ("s3://drives/none/*.zip", "s3://drives/none/*.zip: no dataset here"),
+    ],
+)
+def test_an_export_of_none_or_several_is_refused_by_name(given, run, tmp_path, place, says):
+    (tmp_path / "two").mkdir()
+    for name in ("one", "two"):
+        shutil.copy(given["places"]["zip"], tmp_path / "two" / f"{name}.zip")
+    done = run("export", place, "--to", "coco", "-o", "out")
+    assert str(done.exception).startswith(says)
+
+
 def test_validate_of_a_recording_in_a_bucket_names_it_in_the_hint(given, run):
     place = given["recordings"]["s3 file"]
     done = run("validate", place)

@@ -86,7 +86,7 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     A path represents itself; a folder without a dataset of its name, a glob, a list, a prefix of a bucket and a fleet's
     folder for the datasets in them. Raises DatasetError without any, UsageError for an invalid name.
     """
-    text = os.fspath(given)
+    text = str(Location.of(given)) if is_remote(given) else os.fspath(given)
     if os.path.isdir(text) and not os.path.isdir(os.path.join(text, STATES)) and not _is_folder_dataset(Path(text)):
         found = [
             path for path in files_below(Path(text), _is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
