@@ -220,9 +220,8 @@ def export(
             key = "level" if name == "visibility" else "name"
             tables.add(name, {"token": UNKNOWN, key: UNKNOWN, "description": "the dataset does not say"})
         done, total = 0, sum(map(len, found))
-        for part in dataset.parts:
-            if not (own := [writer for writer in writers if writer.drive.dataset is part]):  # no drive of it has poses
-                continue
+        for part in dict.fromkeys(writer.drive.dataset for writer in writers):  # those with poses
+            own = [writer for writer in writers if writer.drive.dataset is part]
             groups = read_groups(part, {key for writer in own for key in writer.scene_keys.values()})
             every = read_boxes([(writer.drive, writer.keyframes) for writer in own])
             for writer, boxes in zip(own, every, strict=True):
