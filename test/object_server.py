@@ -6,6 +6,7 @@ import logging
 import socket
 import struct
 import threading
+import urllib.request
 
 import pytest
 
@@ -33,6 +34,7 @@ class S3:
     def __enter__(self):
         self.port = self.start()
         self.endpoint = f"http://127.0.0.1:{self.port}"
+        urllib.request.urlopen(f"{self.endpoint}/moto-api/reset", data=b"").close()  # all servers of a process share it
         for name, value in {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true",

@@ -192,7 +192,7 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
         yield
     except DatasetError as error:
         hints = "".join(f"\n{hint}" for hint in map(instead, paths) if hint)
-        if recordings and not all(map(os.path.lexists, paths)):
+        if recordings and any(not os.path.lexists(path) and os.access(path.parent, os.X_OK) for path in paths):
             hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"
         if not hints:
             raise
