@@ -60,6 +60,21 @@ def test_own_archive_cut_at_every_byte(own, tmp_path, trusted):
         assert [hole[:2] for hole in holes(found)] == [hole[:2] for hole in begun]
 
 
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (b"PK\3", "cut: its end is missing"),
+        (b"PK\3\4" + bytes(20), "cut: its end is missing"),
+        (b"xyz", "no header of a member"),
+        (b"x" * 40, "no header of a member"),
+    ],
+)
+def test_a_short_end_is_a_header_that_is_cut_or_none(own, tmp_path, end, why):
+    path = tmp_path / "end.zip"
+    path.write_bytes(own.read_bytes()[: spans(own)[-1][2]] + end)
+    assert [one.why for one in scanned(path) if isinstance(one, Lost)] == [why]
+
+
 @pytest.mark.parametrize("where", ["header", "data"])
 def test_members_behind_a_hole(own, tmp_path, where):
     known = spans(own)
