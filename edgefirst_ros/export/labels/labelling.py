@@ -152,7 +152,11 @@ def label(
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(READERS)}")
     if replace and join:
         raise UsageError("replace and join cannot be combined")
-    opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    given = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    opened, *others = given.parts
+    if others:
+        names = listed((part.paths.container for part in given.parts), 5)
+        raise UsageError(f"{given.title}: labels are imported into one dataset at a time; name one of {names}")
     before = LabelRows(opened, LossReport(form), indexed=False)
     if before.table.height and not (replace or join):
         raise UsageError(

@@ -61,6 +61,16 @@ def test_frame_numbers_are_enough_in_one_sequence(tmp_path):
     assert (done.pictures, dataset.sample(made.SEQUENCE, 7).annotations.height) == (1, 1)
 
 
+def test_a_folder_of_one_dataset_is_that_and_of_several_names_them(tmp_path, dataset):
+    file = coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], [box(1)])
+    assert label(dataset.paths.container.parent, "coco", file, replace=True).annotations == 1
+    second = made.write(tmp_path / "data" / "second", made.good())
+    before = dataset.paths.arrow.read_bytes()
+    with pytest.raises(UsageError, match=f"one dataset at a time; name one of .*data.zip, {second}"):
+        label(dataset.paths.container.parent, "coco", file, replace=True)
+    assert dataset.paths.arrow.read_bytes() == before
+
+
 def test_rows_are_replaced_or_joined_where_labels_name_the_sample(tmp_path, dataset):
     file = coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], [box(1), box(1)])
     before = dataset.annotations
