@@ -586,7 +586,7 @@ def test_the_library_is_asked_for(source, tmp_path, monkeypatch):
     monkeypatch.setattr(write, "library", library.library.__wrapped__)
     with pytest.raises(EdgeFirstError, match=r"pip install --no-deps 'nvidia-ncore==19\.8\.\*'"):
         exported(source, tmp_path / "nc")
-    with pytest.raises(UsageError, match="store 'zip'"):
+    with pytest.raises(UsageError, match="--store: expected itar or directory, got 'zip'"):
         export(Dataset(source), tmp_path, LossReport("ncore"), nothing, store="zip")
 
 

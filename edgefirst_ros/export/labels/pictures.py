@@ -214,7 +214,7 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlook
 def check_mode(dataset: Dataset, mode: str) -> None:
     """Raise UsageError for an unknown mode, or links to members that are not files."""
     if mode not in MODES:
-        raise UsageError(f"unknown mode of pictures {mode!r}; known: {', '.join(MODES)}")
+        raise UsageError(f"--pictures: expected {', '.join(MODES)}, got {mode!r}")
     if mode == "link" and dataset.paths.layout == "zip":
         raise UsageError(f"{dataset.container.path} is a ZIP, its pictures cannot be linked; use copy or none")
 

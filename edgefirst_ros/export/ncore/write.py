@@ -333,7 +333,7 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
     library, DatasetError where stamps, poses, intrinsics or places of the sensors are missing, or break NCore's rules.
     """
     if store not in ("itar", "directory"):
-        raise UsageError(f"store {store!r}; NCore has itar and directory")
+        raise UsageError(f"--store: expected itar or directory, got {store!r}")
     library()
     tally: Counter[str] = Counter()
     done = 0

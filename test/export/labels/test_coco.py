@@ -250,5 +250,5 @@ def test_pictures_are_copied_linked_or_left(tmp_path, layout):
     (picture,) = (path for path in (out / "images").iterdir() if made.SEQUENCE in path.name)
     assert picture.is_symlink()
     assert picture.read_bytes() == made.jpeg(3)
-    with pytest.raises(UsageError, match=r"unknown mode of pictures 'move'; known: copy, link, none"):
+    with pytest.raises(UsageError, match=r"--pictures: expected copy, link, none, got 'move'"):
         export(dataset, "coco", tmp_path / "none", pictures="move")
