@@ -115,6 +115,21 @@ def test_the_demo_has_everything(shown, run, tmp_path):
     assert len(state["pictures"]) == 12
 
 
+def test_a_picture_is_as_large_as_it_is_where_a_finger_is(browser, tmp_path):
+    """On a phone the labels in it are too small to read otherwise."""
+    dataset = edgefirst_ros.convert(made(tmp_path, "touched", size=(640, 384)), tmp_path).paths.container
+    context = browser.new_context(viewport={"width": WIDTHS[0], "height": 600}, has_touch=True)
+    page = context.new_page()
+    page.goto(report([dataset], samples=1).pages[0].as_uri())
+    widths = "() => [document.querySelector('.cam').clientWidth, document.documentElement.scrollWidth]"
+    small, whole = page.evaluate(widths)
+    page.tap(".cam")
+    assert (page.evaluate(widths), small < whole) == ([640, whole], True)
+    page.tap("h1")
+    assert page.evaluate(widths) == [small, whole]
+    context.close()
+
+
 def test_a_real_recording(shown, tmp_path):
     found = [path for path in REAL if path.name.startswith("verdin")]
     if not found:
