@@ -15,6 +15,11 @@ import pyarrow.ipc
 from edgefirst_ros.counts import PART_REASONS
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    """Bytes of all files below a folder, by path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def counts_of(frames: Path) -> dict[str, Any]:
     metadata = pyarrow.ipc.open_file(frames).schema.metadata
     found: dict[str, Any] = json.loads(metadata[b"counts"])

@@ -17,7 +17,6 @@ import pyarrow as pa
 from edgefirst_ros.dataset import grouping, schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, locate
-from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, show_path
@@ -100,6 +99,8 @@ class GroupCounts:
         without = 0
         for paths, rows in ((paths, GroupRows(paths, limits)) for paths in datasets):
             if not os.path.lexists(paths.frames):  # then pictures without a row are in no table
+                from edgefirst_ros.dataset.reader import Dataset  # no conversion comes here
+
                 known = set(rows.samples.select(KEY).iter_rows())
                 without += sum(sample.key not in known for sample in Dataset(paths.container, limits=limits))
             for (group,), tally in grouping.count_labels(rows.annotations.drop_nulls("group"), "group"):

@@ -85,6 +85,10 @@ class Pages:
     named: Callable[[str], str] = str
     """Names the object in a text instead of its copy."""
 
+    def path_of(self, one: Wanted) -> str:
+        """Return the path that the user gave, not that of a copy."""
+        return self.named(str(one.path))
+
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
         """Write a page; returns its facts."""
         from edgefirst_ros.report.facts import gather
@@ -120,7 +124,7 @@ class Pages:
                     found.append({**facts, "page": places[number].name})
             except EdgeFirstError as error:
                 said = self.named(str(error)).partition("\n")[0]
-                found.append({"name": one.name, "path": self.named(str(one.path)), "error": said})
+                found.append({"name": one.name, "path": self.path_of(one), "error": said})
         write(main, table(found, title or "Drives"))
         return Reported([main.parent / one["page"] for one in found if "page" in one], main, found)
 
@@ -133,7 +137,7 @@ class Pages:
                     check_container(paths)
                 found = summary_of(paths, self.settings.limits)
                 if found is not None:
-                    return quick(found, one.name, self.named(str(one.path)))
+                    return quick(found, one.name, self.path_of(one))
         with self._opened(one, quiet, members=False) as subject:
             return quick_of(subject)
 
@@ -146,7 +150,7 @@ class Pages:
             with preview(
                 one.recording, self.settings, members=members, timed=members and self.check_time, progress=tell
             ) as subject:
-                subject.assume_forward, subject.path = self.assume_forward, self.named(str(one.path))
+                subject.assume_forward, subject.path = self.assume_forward, self.path_of(one)
                 yield subject
             return
         from edgefirst_ros.dataset import Dataset
@@ -154,8 +158,7 @@ class Pages:
 
         with one.files() as path:
             dataset = Dataset(path, limits=self.settings.limits)
-            named = self.named(str(one.path))
-            yield ReportSubject(one.name, named, dataset, assume_forward=self.assume_forward)
+            yield ReportSubject(one.name, self.path_of(one), dataset, assume_forward=self.assume_forward)
 
 
 def report(

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from l5kit_truth import DRIVE, HOUR, tracked
 from object_server import s3
+from same_dataset import files
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.objects.store import upload_dataset
@@ -34,11 +35,6 @@ def local(recording, tmp_path_factory):
 def remote(s3, local):
     upload_dataset(local.paths, "s3://drives/exports")
     return "s3://drives/exports/both.zip"
-
-
-def files(folder):
-    """Bytes by path."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("to", SYSTEMS)

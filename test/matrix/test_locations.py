@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from object_server import S3
+from same_dataset import files
 from typer.testing import CliRunner
 
 from edgefirst_ros import Dataset, convert
@@ -86,10 +87,6 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("edgefirst_ros.limits.keep_buffers", lambda: None)
     return lambda *arguments: CliRunner().invoke(app, list(map(str, arguments)))
-
-
-def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def facts(verb, done, folder):

@@ -4,6 +4,7 @@
 import pytest
 from mcap.reader import make_reader
 from mcap.writer import Writer
+from same_dataset import files
 
 from edgefirst_ros import convert
 from edgefirst_ros.dataset.writer import DatasetWriter
@@ -33,10 +34,6 @@ def takes(monkeypatch):
         monkeypatch.setattr(DatasetWriter, "write", until_full)
 
     return limit
-
-
-def files(out):
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("resume", [False, True])

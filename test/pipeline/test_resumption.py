@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from same_dataset import files
 
 import edgefirst_ros
 from edgefirst_ros import convert
@@ -55,10 +56,6 @@ def interrupt(recordings, out, after, **options):
 
     with pytest.raises(Interrupted):
         convert(recordings, out, progress=progress, jobs=1, **options)
-
-
-def files(out):
-    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
             found += _inside(text, open_store(place), *split)
         elif not place.local:
             found += _stored(text, place)
-        elif os.path.isdir(place.path / STATES):
+        elif is_fleet(text):
             found += _inside(text, open_store(place), place)
         else:
             found.append(Place(text, place.path if text.startswith("file:") else Path(text)))
@@ -87,11 +87,12 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     folder for the datasets in them. Raises DatasetError without any, UsageError for an invalid name.
     """
     text = str(Location.of(given)) if is_remote(given) else os.fspath(given)
-    if os.path.isdir(text) and not os.path.isdir(os.path.join(text, STATES)) and not _is_folder_dataset(Path(text)):
+    fleet = os.path.isdir(text) and is_fleet(text)
+    if os.path.isdir(text) and not fleet and not _is_folder_dataset(Path(text)):
         found = [
             path for path in files_below(Path(text), _is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
         ]
-    elif is_remote(text) or is_glob(text) or text.endswith(LIST) or os.path.isdir(os.path.join(text, STATES)):
+    elif fleet or is_remote(text) or is_glob(text) or text.endswith(LIST):
         try:
             places = locate([text])
         except UsageError as error:
@@ -131,8 +132,11 @@ def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path
 
 def is_fleet(given: str | os.PathLike[str]) -> bool:
     """Return True for the folder or prefix that a fleet wrote to. Raises UsageError, ObjectStoreError."""
-    place = Location.of(os.fspath(given)) / STATES
-    return os.path.isdir(place.path) if place.local else any(open_store(place).objects(place.key))
+    place = Location.of(os.fspath(given))
+    if place.local:
+        return os.path.isdir(place.path / STATES)
+    named = place.name.endswith((CONTAINER, *TABLES, *RECORDINGS))  # one object: nothing is below it
+    return not named and any(open_store(place).objects((place / STATES).key))
 
 
 def _is_folder_dataset(path: Path) -> bool:
