@@ -123,7 +123,7 @@ def _with_flags(text: str, uses: str) -> str:
             return match[0]
         return f"use --set {match[1]}=..." if field.schema["option"] is None else f"use {field.flag}"
 
-    return re.sub(r"(?<![-\w])set (\w+)", option, text)
+    return re.sub(r"(?<=[;:,] )set (\w+)", option, text)  # a clause of its own, not a part of a path
 
 
 def wants_json(context: typer.Context) -> bool:

@@ -167,3 +167,5 @@ def test_a_message_names_set_for_a_setting_without_an_option():
         "; use --set pcd=..., use --reference-topic or set other"
     )
     assert _with_flags("set reference_topic", "") == "set reference_topic"
+    path = "/media/set rate/x.mcap: no such file or directory"
+    assert _with_flags(path, "convert") == path
