@@ -24,8 +24,8 @@ FLOORS = (
     ("sources", "sync"),
     ("dataset",),
     ("pipeline", "export", "synthetic"),
-    ("report",),
-    ("nodes", "fleet"),
+    ("fleet",),
+    ("report", "nodes"),
     ("cli",),
 )
 """The floors of the house, the lowest first: a part imports only from floors below its own."""

@@ -43,16 +43,11 @@ def report(
 
     Exit codes: 0 written, 1 no page written, 2 wrong usage, 3 a dataset of a folder cannot be read.
     """
-    from edgefirst_ros.dataset.objects.places import is_fleet, on_disk, refuse_buckets
     from edgefirst_ros.report.run import report as run
 
-    refuse_buckets("report", [] if out is None else [out], "write the report to a folder")
-    if out is None:
-        refuse_buckets("report", paths, "-o X.html says where the report is written")
-    failed = [one for path in paths if is_fleet(path) for one in _failed(path)]
-    with explained(*paths, recordings=True), on_disk(paths) as found, report_progress(context) as tell:
+    with explained(*paths, recordings=True), report_progress(context) as tell:
         return run(
-            found,
+            paths,
             out,
             samples=samples,
             title=title,
@@ -61,14 +56,6 @@ def report(
             check_time=check_time,
             table_only=table_only,
             join=join,
-            failed=failed,
             settings=load_settings(context, config),
             progress=tell,
         )
-
-
-def _failed(fleet: Path) -> list[tuple[str, str]]:
-    from edgefirst_ros.fleet.datasets import failed_recordings  # conversions too, which no other report needs
-    from edgefirst_ros.fleet.state import Layout
-
-    return failed_recordings(Layout.of(str(fleet)), None)

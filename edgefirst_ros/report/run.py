@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.dataset.names import check_path, hint_recover, locate
+from edgefirst_ros.dataset.names import check_path, hint_recover, locate, unfinished_in
 from edgefirst_ros.dataset.objects.location import ObjectPath
-from edgefirst_ros.dataset.objects.places import OnDisk, files_below
+from edgefirst_ros.dataset.objects.places import Place, fetched, files_below, is_fleet, refuse_buckets
+from edgefirst_ros.dataset.objects.places import locate as places_of
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
 from edgefirst_ros.report.facts import quick, quick_of
@@ -172,14 +173,14 @@ def report(
     check_time: bool = False,
     table_only: bool = False,
     join: bool = False,
-    failed: Sequence[tuple[str, str]] = (),
     settings: Settings | None = None,
     progress: Progress = quiet,
 ) -> Reported:
     """Write an HTML report of each dataset or recording, and a table over several.
 
     Args:
-        paths: Datasets, recordings or folders; one or several.
+        paths: Datasets, recordings, folders, globs or s3://BUCKET/NAME.zip; one or several. A folder of a
+            fleet also names the recordings that failed: red rows of the table.
         out: The page, or for several the table; default: NAME.html beside the dataset, or report.html in the folder.
         samples: Number of samples that a page shows.
         title: Title of the page.
@@ -188,7 +189,6 @@ def report(
         check_time: Estimate offsets between the sensors of recordings from their content.
         table_only: Write only the table.
         join: Treat all files as parts of one recording.
-        failed: Recordings that a fleet has no dataset of, (URI, cause): red rows of the table.
         settings: Settings by which recordings become samples, and the limits of datasets.
         progress: Is called with (step, done, total).
 
@@ -201,27 +201,51 @@ def report(
         RecordingError: A recording cannot be read.
     """
     need("report", "report", "jinja2", "plotly")
-    paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     settings = settings or Settings()
-    wanted, several = wanted_of([Path(path) for path in paths], join=join)
-    refuse_settings(wanted, settings)
-    wanted, several = wanted + [missing(*one) for one in failed], several or bool(failed)
-    if several and out is None:
-        if len(paths) > 1:
-            raise UsageError("several PATHs: -o X.html names the table over them; the pages are beside it")
-        out = Path(paths[0]) / TABLE
-    named = paths.restore if isinstance(paths, OnDisk) else str
-    pages = Pages(samples, assume_forward, check_time, settings, overwrite, named)
     if samples < 0:
         raise UsageError(f"--samples: expected a number from 0 on, got {samples}")
-    if several and out is not None:
-        return pages.write_all(wanted, Path(out), title=title, table_only=table_only, progress=progress)
-    if table_only:
-        raise UsageError("--table-only: needs several PATHs, or a folder")
-    place = Path(out) if out is not None else wanted[0].page
-    check_path(place)
-    refuse(place, overwrite=overwrite)
-    return Reported([place], None, [pages.write(wanted[0], place, title or wanted[0].name, None, progress)])
+    if out is None:
+        refuse_buckets("report", given, "-o X.html says where the report is written")
+    else:
+        refuse_buckets("report", [out], "write the report to a folder")
+    places, failed = _resolve(given)
+    with fetched(places) as found:
+        wanted, several = wanted_of(found, join=join)
+        refuse_settings(wanted, settings)
+        wanted, several = wanted + [missing(*one) for one in failed], several or bool(failed)
+        if several and out is None:
+            if len(given) > 1 or not os.path.isdir(given[0]):
+                raise UsageError("several PATHs: -o X.html names the table over them; the pages are beside it")
+            out = Path(given[0]) / TABLE
+        pages = Pages(samples, assume_forward, check_time, settings, overwrite, found.restore)
+        if several and out is not None:
+            return pages.write_all(wanted, Path(out), title=title, table_only=table_only, progress=progress)
+        if table_only:
+            raise UsageError("--table-only: needs several PATHs, or a folder")
+        place = Path(out) if out is not None else wanted[0].page
+        check_path(place)
+        refuse(place, overwrite=overwrite)
+        return Reported([place], None, [pages.write(wanted[0], place, title or wanted[0].name, None, progress)])
+
+
+def _resolve(given: Sequence[str | os.PathLike[str]]) -> tuple[list[Place], list[tuple[str, str]]]:
+    """Return the places of paths, and the URI and cause of each recording that a fleet among them has no dataset of."""
+    places, failed = list[Place](), list[tuple[str, str]]()
+    for path in given:
+        lost = []
+        if is_fleet(path):
+            from edgefirst_ros.fleet.datasets import failed_recordings  # conversions too, which no other report needs
+            from edgefirst_ros.fleet.state import Layout
+
+            lost = failed_recordings(Layout.of(os.fspath(path)), None)
+        try:
+            places += places_of([path])
+        except UsageError:
+            if not lost:
+                raise
+        failed += lost
+    return places, failed
 
 
 @dataclass(frozen=True)
@@ -274,6 +298,9 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
                 hint = hint_recover(str(path))
                 raise DatasetError(f"{path}: not a dataset or recording, and the folder contains neither{hint}")
             found += inside
+            for folder in sorted({path, *(one.path.parent for one in inside)}):
+                for place in (str(folder / unfinished.name) for unfinished in unfinished_in(folder)):
+                    found.append(missing(place, f"is unfinished: edgefirst-ros recover {place} completes it"))
             several = True
     return found, several
 
@@ -289,7 +316,7 @@ def missing(uri: str, why: str) -> Wanted:
 
 def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:
     """Raise UsageError for settings of a conversion without a recording."""
-    if any(one.recording is not None for one in wanted):
+    if not wanted or any(one.recording is not None for one in wanted):
         return
     usual = Settings()
     for name in Settings.model_fields:

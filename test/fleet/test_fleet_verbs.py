@@ -271,7 +271,7 @@ def test_a_report_has_a_row_for_each_dataset(warm, fleet, tmp_path):
 
 
 def test_a_report_of_its_folder_has_the_recordings_that_failed_too(warm, fleet, drives, tmp_path):
-    """`report DST` and `fleet report DST` have the same rows."""
+    """`report DST`, `fleet report DST` and the function have the same rows."""
     pytest.importorskip("plotly")
     broken, to = tmp_path / "broken", f"{fleet.layout.root}-and-more"
     broken.mkdir()
@@ -284,12 +284,26 @@ def test_a_report_of_its_folder_has_the_recordings_that_failed_too(warm, fleet, 
         done = run_warm(warm, [*verb, to, "-o", page, "--table-only", "--json"], tmp_path)
         assert done.returncode == 3, done.stderr
         told.append(json.loads(done.stdout)["reports"])
-    assert told[0] == told[1]
+    made = edgefirst_ros.report(to, tmp_path / "function.html", table_only=True)
+    assert told[0] == told[1] == json.loads(json.dumps(made.facts))
     assert [(one["name"].rpartition("/")[2], "error" in one) for one in told[0]] == [
         ("day1", False),
         ("day3.mcap", True),
     ]
     assert "day3.mcap" in (tmp_path / "report.html").read_text()
+
+
+def test_a_fleet_in_which_all_failed_has_only_red_rows(warm, fleet, drives, tmp_path):
+    pytest.importorskip("plotly")
+    to = f"{fleet.layout.root}-failed"
+    (tmp_path / "day3.mcap").write_bytes((drives / "day1.mcap").read_bytes()[:100])
+    convert_fleet(tmp_path / "day3.mcap", to, tmp_path)
+    for verb in (["report"], ["fleet", "report"]):
+        done = run_warm(warm, [*verb, to, "-o", tmp_path / f"{verb[0]}.html", "--json"], tmp_path)
+        assert done.returncode == 3, done.stderr
+        (row,) = json.loads(done.stdout)["reports"]
+        assert row["name"].endswith("/day3.mcap")
+        assert row["error"]
 
 
 def test_a_single_conversion_is_uploaded_and_goes_on_with_resume(command, drives, tmp_path, s3):

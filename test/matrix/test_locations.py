@@ -130,6 +130,12 @@ def test_what_is_said_of_a_dataset_in_a_bucket_names_its_object(given, run, tmp_
     assert tempfile.gettempdir() + "/edgefirst-ros-" not in done.output + said
 
 
+def test_groups_are_made_in_a_copy_of_a_dataset_in_a_bucket(given, run):
+    """`split` does not write to buckets."""
+    done = run("export", given["places"]["s3 zip"], "--to", "yolo", "-o", "yolo")
+    assert "make groups in a local copy with edgefirst-ros split" in str(done.exception)
+
+
 @pytest.mark.parametrize("only", [(), ("--table-only",)])
 def test_a_report_over_several_of_a_bucket_names_their_objects(given, run, tmp_path, only):
     """Of a recording and of a dataset."""

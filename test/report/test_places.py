@@ -69,12 +69,13 @@ def test_a_page_is_written_whole_into_folders_that_are_made(tmp_path):
 # ---- what is reported --------------------------------------------------------------------------
 @pytest.fixture
 def drives(tmp_path):
-    """A folder with a dataset in a ZIP and one in a folder, a link to it, an unfinished one, and an empty folder."""
+    """A folder with a dataset in a ZIP and one in a folder, a link to it, two unfinished ones, and an empty folder."""
     made.write(tmp_path / "in", made.good(), "directory")
     (tmp_path / "in" / "deep").mkdir()
     made.write(tmp_path / "in" / "deep", made.good())
     (tmp_path / "in" / "link").symlink_to("data")
     (tmp_path / "in" / "new.zip.partial").write_bytes(b"PK")
+    (tmp_path / "in" / "deep" / "old.partial").mkdir()
     (tmp_path / "in" / "notes.txt").write_text("none")
     (tmp_path / "in" / "empty").mkdir()
     return tmp_path / "in"
@@ -86,15 +87,22 @@ def test_datasets_below_a_folder_are_found_in_either_form_and_once(drives):
     assert [(one.path, one.name) for one in wanted] == [
         (drives / "data", "data"),
         (drives / "deep" / "data.zip", "data"),
+        (drives / "new", str(drives / "new")),
+        (drives / "deep" / "old", str(drives / "deep" / "old")),
     ]
-    assert [one.page for one in wanted] == [drives / "data.html", drives / "deep" / "data.html"]  # beside it
+    assert [one.page for one in wanted[:2]] == [drives / "data.html", drives / "deep" / "data.html"]  # beside it
 
 
 def test_the_table_over_a_folder_lies_in_it_unless_said_otherwise(drives):
     done = report([drives], samples=0)
     assert done.table == drives / "report.html"
     assert [page.name for page in done.pages] == ["data.html", "data-2.html"]
-    assert (done.exit_code, [one["samples"] for one in done.facts]) == (0, [3, 3])
+    assert [one["samples"] for one in done.facts[:2]] == [3, 3]
+    assert done.exit_code == 3  # of what is unfinished
+    assert [one["error"] for one in done.facts[2:]] == [
+        f"is unfinished: edgefirst-ros recover {drives}/{name} completes it" for name in ("new", "deep/old")
+    ]
+    assert f"edgefirst-ros recover {drives}/new completes it" in done.table.read_text()
 
 
 def test_a_folder_that_cannot_be_listed_is_named(drives, monkeypatch):

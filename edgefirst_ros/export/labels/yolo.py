@@ -18,6 +18,7 @@ import numpy as np
 
 from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.counts import Progress
+from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.write import scores_lost
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -90,7 +91,8 @@ def export(
     missing = [name for name in GROUPS if not any(picture.group == name for picture in kept)]
     if missing and not single_group:
         raise UsageError(
-            f"{dataset.container.path}: no picture is in group {' or '.join(missing)}: make groups with edgefirst-ros "
+            f"{dataset.container.path}: no picture is in group {' or '.join(missing)}: make groups"
+            f"{' in a local copy' if is_remote(dataset.container.path) else ''} with edgefirst-ros "
             f"split {dataset.paths.container} --split train=0.8,val=0.2 (of a short drive also --set split_block=1), "
             "or use --single-group for the same pictures in both"
         )
