@@ -73,7 +73,6 @@ def export(
     """
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.dataset.objects.places import refuse_buckets
-    from edgefirst_ros.export import check_options
     from edgefirst_ros.export import export as run
     from edgefirst_ros.limits import keep_buffers
 
@@ -82,9 +81,6 @@ def export(
     labels = None if label_map is None else _labels(label_map)
     refuse_buckets("export", [out], "export to a folder, or use fleet export")
     options = {name: context.params[name] for name in context.params.keys() - {"dataset", "to", "out", "label_map"}}
-    flags = {"labels": "--label-map"} if label_map is not None else {}
-    flags |= {name: f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None}
-    check_options(to, flags)
     with explained(dataset), report_progress(context) as tell:
         return run(Dataset(dataset, limits=limits), to, out, labels=labels, progress=tell, **options)
 

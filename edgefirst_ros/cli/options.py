@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -20,7 +19,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from edgefirst_ros.cli.output import Report, Result, progress, say, show
-from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.errors import UsageError
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
@@ -103,27 +102,10 @@ class Command(TyperCommand):
         """Call the verb without the options of settings, which it gets by `texts_of`; print its result, and exit."""
         names = [one.name for one in _parameters(self.uses, self.has_result)]
         ctx.meta[CHOSEN], ctx.meta[USES] = {name: ctx.params.pop(name) for name in names}, self.uses
-        try:
-            done: Result | None = super().invoke(ctx)
-        except EdgeFirstError as error:
-            if (text := _with_flags(str(error), self.uses)) == str(error):
-                raise
-            raise type(error)(text) from error
+        done: Result | None = super().invoke(ctx)
         if done is not None:
             say(json.dumps(done.plain(), indent=1)) if wants_json(ctx) else show(done.text())
             raise typer.Exit(done.exit_code)
-
-
-def _with_flags(text: str, uses: str) -> str:
-    """Return a message in which `set NAME` of a setting that the verb uses names its option."""
-
-    def option(match: re.Match[str]) -> str:
-        field = settings_of(uses).get(match[1]) if uses else None
-        if field is None:
-            return match[0]
-        return f"use --set {match[1]}=..." if field.schema["option"] is None else f"use {field.flag}"
-
-    return re.sub(r"(?<=[;:,] )set (\w+)", option, text)  # a clause of its own, not a part of a path
 
 
 def wants_json(context: typer.Context) -> bool:

@@ -269,7 +269,7 @@ class Settings(Model):
         if self.stable and not self.split:
             raise ValueError("stable needs split, the shares of the groups")
         if self.prefer is not None and self.rate is None:
-            raise ValueError("prefer chooses a frame of each 1/rate: set rate too, or require: [model]")
+            raise ValueError("prefer chooses a frame of each 1/rate: set rate (--rate) too, or require: [model]")
         first, (begin, end) = self.start or 0.0, self.span_of(0)
         if type(first) is type(self.end) and (begin >= end or not end):
             raise ValueError(f"start is {first} and end {self.end}: no sample is between them")
@@ -280,7 +280,8 @@ class Settings(Model):
                 continue
             name, value = streams.of_key(key).setting or ("", None)
             if name and getattr(self, name) != value:
-                raise ValueError(f"{key} is requested but {name} is {getattr(self, name)}: set {name} to {value}")
+                wanted = f"set {name} to {value} (--set {name}={value})"
+                raise ValueError(f"{key} is requested but {name} is {getattr(self, name)}: {wanted}")
             if self.sensors and key in self.require and key not in self.sensors:
                 raise ValueError(f"{key} is required and not among the sensors: {', '.join(self.sensors)}")
         self._check_rig()

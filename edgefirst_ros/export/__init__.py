@@ -157,7 +157,11 @@ def export(
 
     system = _system(to, SYSTEMS)
     chosen = {name: value for name, value in options.items() if value is not None}
-    check_options(to, {name: repr(name) for name in chosen})
+    if name := next((name for name in chosen if name not in system.options), None):
+        owners = ", ".join(other.name for other in SYSTEMS.values() if name in other.options)
+        hint = f"it is one of {owners}" if owners else f"known: {', '.join(system.options) or 'none'}"
+        flag = "--label-map" if name == "labels" else f"--{name.replace('_', '-')}"
+        raise UsageError(f"unknown option {name!r} ({flag}) for {to}; {hint}")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     place, report = Path(os.path.abspath(out)), LossReport(to)
     parts = opened.parts
@@ -185,16 +189,6 @@ def export(
                 report.add("box3d (axes not stated)", "as forward, left, up", OPTICAL_AXES)
         report.write(folder / REPORT)
     return Exported(to, place, report)
-
-
-def check_options(to: str, given: Mapping[str, str]) -> None:
-    """Raise UsageError for an option that a system does not have; `given`: {option: as the user wrote it}."""
-    system = _system(to, SYSTEMS)
-    for name, written in given.items():
-        if name not in system.options:
-            owners = ", ".join(other.name for other in SYSTEMS.values() if name in other.options)
-            hint = f"it is one of {owners}" if owners else f"known: {', '.join(system.options) or 'none'}"
-            raise UsageError(f"unknown option {written} for {to}; {hint}")
 
 
 def _report_placeholders(dataset: Dataset, report: LossReport) -> None:

@@ -24,6 +24,7 @@ CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
 """The device's names for its cameras, the preferred one first."""
 INFO = "camera/info"
 CAMERA = streams.CAMERA.key
+SET_REFERENCE = "set reference_topic (--reference-topic)"
 RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed", "model/info")
 """Topics of the model that processes the pictures of a camera."""
 
@@ -381,19 +382,19 @@ class _Finder:
             if len(found) == 1:
                 return found[0]
             if found:
-                raise UsageError(f"several cameras: {', '.join(found)}; set reference_topic to one of them")
+                raise UsageError(f"several cameras: {', '.join(found)}; {SET_REFERENCE} to one of them")
         for schema in CAMERA_TYPES:
             found = self.unknown(schema)
             if len(found) > 1:
                 raise UsageError(
-                    f"several topics could be the camera: {', '.join(found)}; set reference_topic to one of them"
+                    f"several topics could be the camera: {', '.join(found)}; {SET_REFERENCE} to one of them"
                 )
             if found:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
         raise RecordingError(
             f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {nearest_first(CAMERA_NAMES[0], self.topics)}; "
-            "to make samples of another topic, set reference_topic"
+            f"to make samples of another topic, {SET_REFERENCE}"
         )
 
 

@@ -8,9 +8,10 @@ import pytest
 import typer.main
 
 from edgefirst_ros.cli.app import VERBS, app
-from edgefirst_ros.cli.options import _with_flags, settings_of
+from edgefirst_ros.cli.options import settings_of
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config.load import load, setting_fields
+from edgefirst_ros.errors import UsageError
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 
@@ -159,13 +160,17 @@ def test_a_message_names_the_option_of_a_setting(call, recording, verb):
         pytest.importorskip({"report": "plotly", "view": "rerun"}[verb[0]])
     done = call(verb[0], recording(**SMALL, topics={"gps", "lidar/points"}), *verb[1:])
     assert done.exit_code == 1
-    assert str(done.exception).endswith("to make samples of another topic, use --reference-topic")
+    assert str(done.exception).endswith("to make samples of another topic, set reference_topic (--reference-topic)")
 
 
-def test_a_message_names_set_for_a_setting_without_an_option():
-    assert _with_flags("; set pcd, set reference_topic or set other", "convert") == (
-        "; use --set pcd=..., use --reference-topic or set other"
-    )
-    assert _with_flags("set reference_topic", "") == "set reference_topic"
-    path = "/media/set rate/x.mcap: no such file or directory"
-    assert _with_flags(path, "convert") == path
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--set", "prefer=model"], "set rate (--rate) too"),
+        (["--sensors", "lidar.depth"], "set lidar_images to True (--set lidar_images=True)"),
+    ],
+)
+def test_a_message_names_the_option_of_another_setting_that_is_needed(call, recording, options, expected):
+    done = call("convert", recording(**SMALL), "-o", "out", *options)
+    assert isinstance(done.exception, UsageError)
+    assert expected in str(done.exception)

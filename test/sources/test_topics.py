@@ -491,4 +491,3 @@ def test_a_hint_names_the_nearest_topic_first(live):
     with pytest.raises(RecordingError) as caught:
         choose_topics({"/rear/camera/264": CLOUD, **{f"/a/{n}": CLOUD for n in range(60)}}, Settings(), live=live)
     assert "topics: /rear/camera/264, " in str(caught.value)
-    assert "--" not in str(caught.value)
