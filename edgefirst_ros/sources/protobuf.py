@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,16 +42,8 @@ Convert = Callable[[bytes], bytes]
 """Turns a message; returns no bytes for one that does not parse, so that it counts as undecodable."""
 
 
-class Converter(NamedTuple):
-    """How the messages of a channel become ROS messages."""
-
-    schema: str
-    """Type of the ROS messages."""
-    convert: Convert
-
-
-def open_converter(name: str, descriptors: bytes, note: Note) -> Converter | None:
-    """Return the converter of a protobuf type; None for a type without a ROS message.
+def open_converter(name: str, descriptors: bytes, note: Note) -> tuple[str, Convert] | None:
+    """Return the type of the ROS messages for a protobuf type, and what makes them; None for a type without one.
 
     Args:
         name: Name of the type, `foxglove.CompressedVideo`.
@@ -84,7 +76,7 @@ def open_converter(name: str, descriptors: bytes, note: Note) -> Converter | Non
         except Exception:  # noqa: BLE001  any error of protobuf or the codec on bad bytes
             return b""
 
-    return Converter(schema, convert)
+    return schema, convert
 
 
 # ---- CDR -----------------------------------------------------------------------------------------

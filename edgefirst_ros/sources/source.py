@@ -6,14 +6,14 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from mcap.opcode import Opcode
@@ -82,7 +82,7 @@ class Definitions:
         found = open_converter(channel.schema, channel.definition, channel.notes.setdefault)
         if found is None:
             return channel
-        return replace(channel, schema=found.schema, convert=found.convert, definition=b"")
+        return replace(channel, schema=found[0], convert=found[1], definition=b"")
 
 
 def _text(body: bytes, at: int) -> tuple[bytes, int]:
@@ -203,27 +203,32 @@ class RecordedFile:
         )
 
 
-class Recording(Protocol):
+class Recording(ABC):
     """A source of CDR messages with topics and types, that can be read again and may be damaged."""
 
     path: Path
     """Path of its first file."""
+    _files: Sequence[RecordedFile] = ()
 
     @property
     def files(self) -> Sequence[RecordedFile]:
         """The files it is made of, in order, as `walk()` found them."""
+        return self._files
 
     @property
     def size(self) -> int:
         """Bytes of the recording, known once `walk()` has begun."""
+        return sum(file.size for file in self.files)
 
     @property
     def position(self) -> int:
         """Bytes that `walk()` has done."""
+        return sum(file.position for file in self.files)
 
     @property
     def channels(self) -> Mapping[int, Channel]:
         """Channels by id, as `walk()` found them; other encodings too."""
+        return join_channels(file.channels for file in self.files)
 
     @property
     def topics(self) -> Mapping[str, str]:
@@ -242,7 +247,9 @@ class Recording(Protocol):
     @property
     def repeated(self) -> Mapping[str, int]:
         """{topic: messages that two of its files have}, as `walk()` found them; they are yielded once."""
+        return sum((file.repeated for file in self.files), Counter())
 
+    @abstractmethod
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
     ) -> Iterator[Message]:
@@ -253,6 +260,7 @@ class Recording(Protocol):
         Raises RecordingError where the source cannot be read.
         """
 
+    @abstractmethod
     def walk(self) -> Iterator[Message]:
         """Read everything once and yield every CDR message in the order in which it is stored.
 
@@ -304,27 +312,6 @@ class FileRecording(Recording):
         self._paths = (path, *more)
         self._hashed = hashed
         self._largest = limits.chunk_bytes
-        self._files: Sequence[RecordedFile] = ()
-
-    @property
-    def files(self) -> Sequence[RecordedFile]:
-        return self._files
-
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self._files)
-
-    @property
-    def position(self) -> int:
-        return sum(file.position for file in self._files)
-
-    @property
-    def channels(self) -> Mapping[int, Channel]:
-        return join_channels(file.channels for file in self._files)
-
-    @property
-    def repeated(self) -> Counter[str]:
-        return sum((file.repeated for file in self._files), Counter())
 
     def walk(self) -> Iterator[Message]:
         """Read the recording from start to end and yield every CDR message once, in file order.

@@ -127,14 +127,6 @@ class TiledRecording(Recording):
         return self._recording.files
 
     @property
-    def size(self) -> int:
-        return self._recording.size
-
-    @property
-    def position(self) -> int:
-        return self._recording.position
-
-    @property
     def repeated(self) -> Mapping[str, int]:
         """{topic: messages that two of its files have}; except tiles, which are counted by stamps."""
         types = self._recording.topics

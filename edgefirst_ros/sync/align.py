@@ -64,25 +64,20 @@ class _Buffer(Generic[C]):
     """Messages of one companion and epoch, sorted by stamp; equal stamps in order of arrival."""
 
     def __init__(self) -> None:
-        self.keys: list[tuple[int, int]] = []
         self.items: list[Companion[C]] = []
-        self.arrivals: deque[tuple[int, tuple[int, int]]] = deque()
+        self.arrivals: deque[tuple[int, Companion[C]]] = deque()
 
     def add(self, companion: Companion[C], arrived: int) -> None:
-        key = companion.stamp, companion.order
-        at = bisect.bisect(self.keys, key)
-        self.keys.insert(at, key)
-        self.items.insert(at, companion)
-        self.arrivals.append((arrived, key))
+        bisect.insort(self.items, companion)  # their orders differ, so that payloads are not compared
+        self.arrivals.append((arrived, companion))
 
     def forget(self, before: int) -> None:
         while self.arrivals and self.arrivals[0][0] < before:
-            at = bisect.bisect_left(self.keys, self.arrivals.popleft()[1])
-            del self.keys[at], self.items[at]
+            del self.items[bisect.bisect_left(self.items, self.arrivals.popleft()[1])]
 
     def outward(self, stamp: int, tolerance: int) -> Iterator[Companion[C]]:
         """Yield the messages within the tolerance, nearest first, of equally near ones the earlier."""
-        above = bisect.bisect_left(self.keys, (stamp, -1))
+        above = self._first(stamp)
         later = (self.items[n] for n in range(above, len(self.items)))
         return heapq.merge(
             self._before(above, stamp - tolerance),
@@ -91,10 +86,14 @@ class _Buffer(Generic[C]):
         )
 
     def _before(self, end: int, least: int) -> Iterator[Companion[C]]:
-        while end and self.keys[end - 1][0] >= least:
-            begin = bisect.bisect_left(self.keys, (self.keys[end - 1][0], -1))
+        while end and self.items[end - 1].stamp >= least:
+            begin = self._first(self.items[end - 1].stamp)
             yield from self.items[begin:end]  # of equal stamps the first that came
             end = begin
+
+    def _first(self, stamp: int) -> int:
+        """Return the place of the first message at a stamp or later."""
+        return bisect.bisect_left(self.items, (stamp,))
 
 
 class Aligner(Generic[F, C]):
@@ -137,7 +136,7 @@ class Aligner(Generic[F, C]):
         _, first, last = self._left.get(epoch, (0, 0, 0))
         stamp += self.streams[name].offset
         buffer = self._buffers.get((name, epoch))
-        newest = buffer.keys[-1][0] if buffer and buffer.keys else stamp
+        newest = buffer.items[-1].stamp if buffer and buffer.items else stamp
         return first <= stamp < last and stamp >= newest - JUMP_BACK
 
     def add(self, name: str, stamp: int, arrived: int, item: C, epoch: int = 0) -> None:
@@ -187,7 +186,7 @@ class Aligner(Generic[F, C]):
         oldest = min((entry[3].arrived for entry in self._waiting), default=now)
         for key, buffer in list(self._buffers.items()):
             buffer.forget(oldest - self.max_skew - self.lookahead)
-            if not buffer.keys:
+            if not buffer.items:
                 del self._buffers[key]
         for frames in self._frames.values():
             frames.forget(oldest - 2 * (self.max_skew + self.lookahead))

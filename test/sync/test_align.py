@@ -162,7 +162,7 @@ def test_what_is_kept_does_not_grow(reuse, gap):
         for _ in aligner.release(now):
             pass
         kept = [*aligner._buffers.values(), *aligner._frames.values()]
-        most = max(most, sum(len(b.keys) + len(b.arrivals) for b in kept) + len(aligner.waiting()))
+        most = max(most, sum(len(b.items) + len(b.arrivals) for b in kept) + len(aligner.waiting()))
     assert most < 2000
 
 
