@@ -14,6 +14,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -55,6 +56,8 @@ _FORMAT = 1
 _HEAD = struct.Struct("<4I")
 _LENGTHS = struct.Struct("<3I")
 _ROWS_AT_ONCE = 1 << 12
+_SAMPLES_AT_ONCE = 64
+"""Samples whose batches become one record, unless a commit comes before."""
 _PENDING_BYTES = 1 << 20
 IN_MEMORY = 16 << 20
 """Bytes of rows that `Rows` holds in memory; further ones are in a file."""
@@ -202,6 +205,7 @@ class RowLog:
         self._annotation_rules = RowRules(ANNOTATION_ROWS)
         self._checksum = 0
         self._described: dict[str, object] = {}
+        self._waiting: list[tuple[Row, pa.RecordBatch]] = []
         if point is None:
             self._fd = create_anew(path)
             try:
@@ -232,9 +236,16 @@ class RowLog:
         Raises StorageError; the log then has no row of the sample.
         """
         if batch is not None:
-            self._write({"frame": frame, "batch": batch.num_rows}, blobs=[memoryview(batch.serialize())])
+            self._waiting.append((frame, batch))
+            if len(self._waiting) >= _SAMPLES_AT_ONCE:
+                try:
+                    self._write_waiting()
+                except StorageError:
+                    self._waiting.pop()
+                    raise
             self.rows += batch.num_rows
         else:
+            self._write_waiting()
             masks = [memoryview(mask) for row in annotations if isinstance(mask := row.get("mask"), bytes)]
             rows = [
                 {**row, "mask": len(mask)} if isinstance(mask := row.get("mask"), bytes) else row for row in annotations
@@ -243,12 +254,21 @@ class RowLog:
             self.rows += len(annotations)
         self.samples += 1
 
+    def _write_waiting(self) -> None:
+        """Write the samples with batches as one record."""
+        if self._waiting:
+            frames, batches = zip(*self._waiting, strict=True)
+            (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+            self._write({"frames": frames, "batch": batch.num_rows}, blobs=[memoryview(batch.serialize())])
+            self._waiting = []
+
     def commit(self, size: int, description: Mapping[str, object], *, sync: bool) -> None:
         """Record that the rows so far belong to the first `size` bytes of the container; `sync`: wait for the disk.
 
         Changes in the `description` of the dataset are recorded with it. Raises StorageError; the next commit
         tries again.
         """
+        self._write_waiting()
         known = dict(description)
         new = {key: value for key, value in known.items() if self._described.get(key) != value}
         facts = {"samples": self.samples, "rows": self.rows, "bytes": size, "synced": sync, "description": new}
@@ -271,6 +291,7 @@ class RowLog:
 
     def read(self) -> tuple[Rows, Rows]:
         """Return the rows of frames and those of annotations. Raises StorageError if not all can be read back."""
+        self._write_waiting()
         found = LoggedRows(self.path, self.path.parent)
         if (found.frames.count, found.annotations.count) != (self.samples, self.rows):
             raise StorageError(
@@ -282,6 +303,8 @@ class RowLog:
     def close(self) -> None:
         """Close, keeping the file; a second call has no effect."""
         if self._fd >= 0:
+            with suppress(StorageError):  # a commit would have said so
+                self._write_waiting()
             give_back(self._fd)
             self._fd = -1
 
@@ -385,8 +408,10 @@ class LoggedRows:
 
     def _take(self, record: _Record, count: Callable[[], None]) -> None:
         facts = record.facts
-        if "frame" in facts:
-            self._add(facts["frame"], record, count if "batch" in facts else None)
+        if "batch" in facts:
+            self._add_batch(facts["frames"] if "frames" in facts else [facts["frame"]], record, count)
+        elif "frame" in facts:
+            self._add(facts["frame"], record)
         elif "commit" in facts:
             self._commit(facts["commit"], record)
         elif "members" in facts and self.members is not None:
@@ -401,29 +426,38 @@ class LoggedRows:
         else:
             raise DatasetError(f"this version knows no record of {', '.join(sorted(facts))[:100]}")
 
-    def _add(self, frame: dict[str, Any], record: _Record, count: Callable[[], None] | None) -> None:
-        """Add the rows of a sample: `count` is given where they are a batch."""
+    def _add(self, frame: dict[str, Any], record: _Record) -> None:
+        """Add the rows of a sample."""
+        key = self._see(frame)
+        for row in (rows := _with_masks(record.rows, record.blob)):
+            if _identity(row) != key:
+                raise DatasetError("a sample has rows of another one")
+            _refuse_unknown(row, ANNOTATION_ROWS)
+        for row in rows:
+            self.annotations.append(row)
+        self.frames.append(frame)
+
+    def _add_batch(self, frames: list[dict[str, Any]], record: _Record, count: Callable[[], None]) -> None:
+        """Add the rows of samples that are one batch, once `count` finds it small enough."""
+        keys = {self._see(frame) for frame in frames}
+        count()
+        stored = pa.ipc.read_record_batch(pa.py_buffer(record.blob), self._stored)
+        stored.validate(full=True)
+        batch = cast_rows(stored, self.annotations.columns)
+        if not keys.issuperset(keys_of(batch)):
+            raise DatasetError("a sample has rows of another one")
+        self.annotations.append_batch(batch)
+        for frame in frames:
+            self.frames.append(frame)
+
+    def _see(self, frame: dict[str, Any]) -> tuple[str, int]:
+        """Return the key of a sample that was not seen before. Raises DatasetError."""
         key = _identity(frame)
         if key in self._seen:
             raise DatasetError("the rows of a sample are in two places")
-        if count is not None:
-            count()
-            stored = pa.ipc.read_record_batch(pa.py_buffer(record.blob), self._stored)
-            stored.validate(full=True)
-            batch = cast_rows(stored, self.annotations.columns)
-            if any(found != key for found in keys_of(batch)):
-                raise DatasetError("a sample has rows of another one")
-            self.annotations.append_batch(batch)
-        else:
-            for row in (rows := _with_masks(record.rows, record.blob)):
-                if _identity(row) != key:
-                    raise DatasetError("a sample has rows of another one")
-                _refuse_unknown(row, ANNOTATION_ROWS)
-            _refuse_unknown(frame, self.frames.columns)
-            for row in rows:
-                self.annotations.append(row)
+        _refuse_unknown(frame, self.frames.columns)
         self._seen.add(*key)
-        self.frames.append(frame)
+        return key
 
     def _commit(self, facts: dict[str, Any], record: _Record) -> None:
         samples, rows, size = (facts[key] for key in ("samples", "rows", "bytes"))

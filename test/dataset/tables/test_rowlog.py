@@ -148,6 +148,41 @@ def test_batches_are_read_back(tmp_path, count):
     assert pa.Table.from_batches(annotations.batches()).equals(pa.Table.from_batches([batch]))
 
 
+@pytest.mark.parametrize("end", ["commit", "close", "read"])
+def test_batches_of_samples_share_a_record(tmp_path, end):
+    """100 samples are in two records, and rows of a sample without a batch stay in order between them."""
+    log = RowLog(tmp_path / "log", ())
+    for frame in range(100):
+        log.append(row(frame), (), pa.RecordBatch.from_pylist([row(frame)] * (frame % 3), schema=ANNOTATION_ROWS))
+    log.append(row(100), [row(100)])
+    log.append(row(101), (), pa.RecordBatch.from_pylist([row(101)], schema=ANNOTATION_ROWS))
+    {"commit": lambda: log.commit(0, {}, sync=False), "close": log.close, "read": log.read}[end]()
+    found = LoggedRows(tmp_path / "log")
+    log.close()
+    assert frames_in(found.frames) == [*range(102)]
+    assert frames_in(found.annotations) == [frame for frame in range(100) for _ in range(frame % 3)] + [100, 101]
+    assert (tmp_path / "log").read_bytes().count(b'"batch"') == 3
+
+
+def test_a_batch_that_does_not_fit_on_the_disk_is_written_later(tmp_path, monkeypatch):
+    """The sample that failed is not in the log; those before it are."""
+    log = RowLog(tmp_path / "log", ())
+
+    def add(frame):
+        log.append(row(frame), (), pa.RecordBatch.from_pylist([row(frame)], schema=ANNOTATION_ROWS))
+
+    for frame in range(63):
+        add(frame)
+    with monkeypatch.context() as full:
+        full.setattr(rowlog, "write_at", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StorageError, match="No space left"):
+            add(63)
+    assert (log.samples, log.rows) == (63, 63)
+    add(64)
+    assert frames_in(log.read()[1]) == [*range(63), 64]
+    log.close()
+
+
 def test_a_batch_that_states_more_than_its_file_holds_ends_the_log(tmp_path, monkeypatch):
     log = RowLog(tmp_path / "log", ())
     log.append(row(1), [row(1)])
@@ -194,6 +229,9 @@ def record(content, rows=(), blob=b"", before=0):
         ({"frame": row(0)}, [row(0, novelty=1)], "no column 'novelty'"),
         ({"frame": row(0)}, [row(1)], "rows of another one"),
         ({"frame": row(0), "batch": 1}, [], ""),
+        ({"frames": [row(0)], "batch": 1}, [], ""),
+        ({"frames": [row(0), row(0)], "batch": 1}, [], "two places"),
+        ({"frames": 3, "batch": 1}, [], ""),
         ({"frame": {**row(0), "name": "../x"}}, [{**row(0), "name": "../x"}], "cannot name"),
         ({"frame": {**row(0), "frame": -1}}, [], "cannot name"),
         ({"frame": {**row(0), "frame": None}}, [], "has no name"),
