@@ -31,9 +31,8 @@ from edgefirst_ros.sensors.detections import Context, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, VideoParser, open_parser, open_pictures, push
+from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, StillMessage, VideoParser, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
-from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 from fuzzing import foreign, places, recovering, seeds
 from fuzzing.mutate import units
 
@@ -117,8 +116,8 @@ def _message(data: bytes) -> bool:
     elif schema.endswith("/Imu"):
         attitude_of(content)
     elif schema.endswith(("/Image", "/CompressedImage", "/CompressedVideo")):
-        pictures, unit = open_pictures(schema, PictureOptions(encoder)), AccessUnit(0, open_parser(schema)(message))
-        push(pictures, unit)
+        pictures, unit = PictureSource(PictureOptions(encoder)), AccessUnit(0, open_parser(schema)(message))
+        pictures.push(unit)
         picture = pictures.take(unit, last=True)
         if isinstance(picture, EdgeFirstError):
             raise picture
@@ -132,11 +131,11 @@ def _message(data: bytes) -> bool:
 
 
 def _video(codec: str, data: bytes) -> bool:
-    pictures = open_pictures(VIDEO, PictureOptions(PictureEncoder("jpeg", 80)))
+    pictures = PictureSource(PictureOptions(PictureEncoder("jpeg", 80)))
     parser, decoded = VideoParser(), False
     found = [AccessUnit(number, parser.parse(codec, unit)) for number, unit in enumerate(units(data))]
     for unit in found:
-        push(pictures, unit)
+        pictures.push(unit)
     for unit in found:
         if unit.number % 7 == 3:
             pictures.skip(unit)
@@ -223,10 +222,10 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
 
 
 def _passed_through(data: bytes) -> None:
-    pictures = open_pictures(COMPRESSED_IMAGE, PictureOptions(PictureEncoder("jpeg", 90)))
+    pictures = PictureSource(PictureOptions(PictureEncoder("jpeg", 90)))
     head = std_msgs.Header(builtin_interfaces.Time(0, 0), "camera")
     unit = AccessUnit(0, StillMessage(sensor_msgs.CompressedImage(head, "", data), ""))
-    push(pictures, unit)
+    pictures.push(unit)
     picture = pictures.take(unit, last=True)
     if isinstance(picture, EdgeFirstError):
         raise picture

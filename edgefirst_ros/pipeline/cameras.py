@@ -19,7 +19,7 @@ from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import SensorMessage
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.picture_hook import load_hook
-from edgefirst_ros.sensors.pictures import Parsed, PictureOptions, PictureSource, open_parser, open_pictures
+from edgefirst_ros.sensors.pictures import Parsed, PictureOptions, PictureSource, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sync.clock import lower_median
 
@@ -126,7 +126,7 @@ class OtherCamera:
         number, gap = self._order.add(message, stamp)
         if self._parse is None or self._source is None:
             self._parse = open_parser(message.schema)
-            self._source = open_pictures(message.schema, picture_options(self._settings))
+            self._source = PictureSource(picture_options(self._settings))
         try:
             content = parsed or self._parse(message)
         except MessageError as error:

@@ -22,7 +22,7 @@ from edgefirst_ros.pipeline.facts import SequenceFacts, open_calibration
 from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
-from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures, push
+from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_parser
 from edgefirst_ros.sensors.transforms import find_chain
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sources.inputs import open_files
@@ -49,7 +49,7 @@ class CameraFacts:
         self._parse = open_parser(schema)
         self._number = 0
         options = PictureOptions(PictureEncoder("jpeg", 90), keyframes_only=True, limits=limits)
-        self._pictures = open_pictures(schema, options)
+        self._pictures = PictureSource(options)
 
     @property
     def is_done(self) -> bool:
@@ -66,7 +66,7 @@ class CameraFacts:
         except MessageError:
             return
         unit = AccessUnit(self._number, parsed)
-        push(self._pictures, unit)
+        self._pictures.push(unit)
         if not unit.keyframe:
             self._pictures.skip(unit)
             return

@@ -23,7 +23,7 @@ from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
 from edgefirst_ros.pipeline.frames import Item
 from edgefirst_ros.sensors.picture import Picture
-from edgefirst_ros.sensors.pictures import PictureSource, open_pictures, push
+from edgefirst_ros.sensors.pictures import PictureSource
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 T = TypeVar("T")
@@ -304,7 +304,7 @@ class SampleBuilder:
             if unit.wanted or _depends(unit):
                 if _depends(unit):
                     self._facts.video.add(unit.content.form)
-                push(self._pictures, unit)
+                self._pictures.push(unit)
             if not unit.wanted:
                 self._pictures.skip(unit)
 
@@ -415,4 +415,4 @@ def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_
     threads = workers(settings.jobs) if settings.rate is None and eager else 1
     # Samples already written need only the size, and ones without a required sensor are not written.
     ahead = not already_written and not settings.require
-    return open_pictures(facts.roles.schema, picture_options(settings, threads=threads, ahead=ahead, every=False))
+    return PictureSource(picture_options(settings, threads=threads, ahead=ahead, every=False))

@@ -35,7 +35,7 @@ from edgefirst_ros.sensors.motion import (
     SmallPictures,
 )
 from edgefirst_ros.sensors.picture import Picture
-from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures, push
+from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sync.offsets import Drift, Offset, find_drift, find_offset
 
@@ -205,7 +205,7 @@ class _Camera:
     def __init__(self, schema: str, settings: Settings) -> None:
         self.motion = PictureMotion()
         self._parse = open_parser(schema)
-        self._pictures = open_pictures(schema, PictureOptions(SmallPictures(), limits=settings.limits))
+        self._pictures = PictureSource(PictureOptions(SmallPictures(), limits=settings.limits))
         self._waiting: list[tuple[int, int, AccessUnit]] = []
         self._number = 0
 
@@ -217,7 +217,7 @@ class _Camera:
         except MessageError:
             self._pictures.mark_gap()
             raise
-        push(self._pictures, unit)
+        self._pictures.push(unit)
         heapq.heappush(self._waiting, (stamp, self._number, unit))
         while len(self._waiting) > REORDERED and self._take(last=False):
             pass

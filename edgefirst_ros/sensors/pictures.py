@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Picture sources: from the messages of a camera to its pictures, one interface for every form the messages have.
+"""Picture sources: from the messages of a camera to its pictures, one way for every form the messages have.
 
-`KINDS` has one line for each type of message: how messages are parsed, once, and how pictures are made of them. A new
-kind of camera is a line there. Each camera of a vehicle has a parser and a source of its own.
+`PARSERS` has one line for each type of message: a parsed message is a still picture, video, or tiles of video. Each
+camera of a vehicle has a parser and a source of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,8 @@ class StillMessage(NamedTuple):
     """True if, also, no later unit refers to an earlier one."""
     depends: bool = False
     """True if its picture may need the messages before it."""
+    raw: bool = False
+    """True if it has pixels, not a file."""
 
     def as_first(self) -> StillMessage:
         """Return it with its missing parameter sets in front: decoding can start without the messages before it."""
@@ -136,7 +138,7 @@ Parser = Callable[[Message], Parsed]
 
 def _parse_raw(message: Message) -> StillMessage:
     content = decode(message)
-    return StillMessage(content, content.encoding)
+    return StillMessage(content, content.encoding, raw=True)
 
 
 class VideoParser:
@@ -209,120 +211,22 @@ class PictureOptions(NamedTuple):
     ahead: bool = True
 
 
-class PictureSource(Protocol):
-    """Interface of the pictures of one camera. Units come in recorded order, with increasing numbers.
+class PictureSource:
+    """The pictures of one camera, still ones or video, as its first message says.
 
-    One thread judges, and marks gaps. One thread, which may be another, adds, takes and skips; any thread may close.
-    """
+    JPEG and PNG pass through as they are, unless they are scaled or changed; raw pictures are encoded. Video is one
+    stream, or several whose pictures are the tiles of one, only if all of them came. Units come in recorded order, with
+    increasing numbers.
 
-    def __init__(self, options: PictureOptions) -> None: ...
-
-    @property
-    def note(self) -> str:
-        """Note of the decoder to the user; empty without any."""
-
-    def judge(self, unit: AccessUnit) -> MessageError | None:
-        """Judge the next message, parsed, in `unit.content`; afterwards `unit.keyframe` is known.
-
-        Return why it has no picture, as far as its headers and those before it show.
-        """
-
-    def add(self, unit: AccessUnit) -> None:
-        """Add the next unit, once it is judged."""
-
-    def mark_gap(self) -> None:
-        """Note that a message before the next one is lost or cannot be read."""
-
-    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
-        """Take the picture of a pushed unit, or why it is missing, or None if more must be pushed first.
-
-        Units are requested in the order in which their pictures are shown; `last`: no more will be pushed.
-        """
-
-    def skip(self, unit: AccessUnit) -> MessageError | None:
-        """Say that a picture is not wanted; return why it is missing, as far as known without decoding."""
-
-    def close(self) -> None:
-        """End all threads."""
-
-
-def push(pictures: PictureSource, unit: AccessUnit) -> None:
-    """Judge and add the next message, where one thread does both."""
-    pictures.judge(unit)
-    pictures.add(unit)
-
-
-class StillPictures:
-    """JPEG and PNG pass through as they are, unless they are scaled or changed."""
-
-    note = ""
-
-    def __init__(self, options: PictureOptions) -> None:
-        self._encoder = options.encoder
-        self._limits = options.limits
-
-    def judge(self, unit: AccessUnit) -> MessageError | None:
-        unit.keyframe, message = True, unit.content
-        try:
-            unit.content = message if isinstance(message, MessageError) else self._check(message.content)
-        except MessageError as error:
-            unit.content = error
-        return unit.content if isinstance(unit.content, MessageError) else None
-
-    def add(self, unit: AccessUnit) -> None:
-        pass
-
-    def _check(self, content: Any) -> Any:
-        """Return what `_made` needs of a message. Raises MessageError if it has no picture."""
-        data = content.data.view()
-        png = bytes(data[:4]) == b"\x89PNG"
-        size = check_png(data) if png else check_jpeg(data)
-        check_size(*size, self._limits)
-        return Picture("camera.png" if png else "camera.jpeg", size, size, data=data)
-
-    def mark_gap(self) -> None:
-        pass
-
-    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
-        found, unit.content = unit.content, None
-        if isinstance(found, MessageError):
-            return found
-        try:
-            return self._made(found)
-        except MessageError as error:
-            return error
-
-    def _made(self, found: Any) -> Picture:
-        return self._encoder.picture(still_frame(bytes(found.encode()))) if self._encoder.alters(*found.size) else found
-
-    def skip(self, unit: AccessUnit) -> MessageError | None:
-        found, unit.content = unit.content, None
-        return found if isinstance(found, MessageError) else None
-
-    def close(self) -> None:
-        pass
-
-
-class RawPictures(StillPictures):
-    """Image, which is encoded."""
-
-    def _check(self, content: Any) -> Any:
-        check_raw(content, self._limits)
-        return content
-
-    def _made(self, found: Any) -> Picture:
-        return self._encoder.picture(raw_frame(found, self._limits))
-
-
-class VideoPictures:
-    """H.264 or H.265: one stream, or several whose pictures are the tiles of one, only if all of them came.
-
-    Owns: the thread that judges has the trackers, and sets the codecs before it hands on the first unit; the one that
-    adds, takes and skips has the readers, each of which, of tiles, is used by one thread at a time.
+    Owns: one thread judges, and marks gaps: it has the trackers, and sets `_codecs` and `_depends` before it hands on
+    the first unit. One thread, which may be another, adds, takes and skips: it has the readers, each of which, of
+    tiles, is used by one thread at a time. Any thread may close.
     """
 
     def __init__(self, options: PictureOptions) -> None:
         self._options = options
+        self._depends: bool | None = None
+        """True of video; None before the first message."""
         self._codecs: list[str] = []
         self._trackers: list[Tracker] = []
         self._readers: list[VideoReader | GopReader] = []
@@ -330,17 +234,31 @@ class VideoPictures:
 
     @property
     def note(self) -> str:
+        """Note of the decoder to the user; empty without any."""
         return next((reader.note for reader in self._readers if reader.note), "")
 
+    def push(self, unit: AccessUnit) -> None:
+        """Judge and add the next message, where one thread does both."""
+        self.judge(unit)
+        self.add(unit)
+
     def judge(self, unit: AccessUnit) -> MessageError | None:
+        """Judge the next message, parsed, in `unit.content`; afterwards `unit.keyframe` is known.
+
+        Return why it has no picture, as far as its headers and those before it show.
+        """
         message = unit.content
         try:
             self._check(message)
+            unit.keyframe = not self._depends
+            unit.content = None if self._depends else _check_still(message, self._options.limits)
         except MessageError as error:
             unit.content = error
+            unit.keyframe = self._depends is False
             self.mark_gap()
             return error
-        unit.content = None
+        if not self._depends:
+            return None
         if len(message.tiles) > 1:
             unit.tiles = [AccessUnit(unit.number, wanted=unit.wanted) for _ in message.tiles]
         parts = unit.tiles or (unit,)
@@ -351,17 +269,17 @@ class VideoPictures:
             unit.fault = next((part.fault for part in parts if part.fault is not None), None)
         return MessageError(unit.fault) if unit.fault is not None else None
 
-    def add(self, unit: AccessUnit) -> None:
-        if isinstance(unit.content, MessageError):
-            return
-        self._readers = self._readers or [self._open(codec) for codec in self._codecs]
-        for part, reader in zip(unit.tiles or (unit,), self._readers, strict=True):
-            reader.push(part)
-
     def _check(self, message: Any) -> None:
-        """Begin the streams with the first message. Raises MessageError if a message does not belong to them."""
+        """Begin with the first message. Raises MessageError if a message does not belong to it."""
         if isinstance(message, MessageError):
             raise message
+        if self._depends is None:
+            self._depends = message.depends
+        if message.depends != self._depends:
+            expected = "video" if self._depends else "still pictures"
+            raise MessageError(UNDECODABLE, f"{message.form} in a stream of {expected}")
+        if not self._depends:
+            return
         codecs = [codec_of(tile.form) for tile in message.tiles]
         if not self._codecs:
             self._codecs = codecs
@@ -370,6 +288,19 @@ class VideoPictures:
             if codec != known or tile.headers is None:
                 raise MessageError(UNDECODABLE, f"{codec} in a stream of {known}")
 
+    def mark_gap(self) -> None:
+        """Note that a message before the next one is lost or cannot be read."""
+        for tracker in self._trackers:
+            tracker.mark_gap()
+
+    def add(self, unit: AccessUnit) -> None:
+        """Add the next unit, once it is judged."""
+        if not self._depends or isinstance(unit.content, MessageError):
+            return
+        self._readers = self._readers or [self._open(codec) for codec in self._codecs]
+        for part, reader in zip(unit.tiles or (unit,), self._readers, strict=True):
+            reader.push(part)
+
     def _open(self, codec: str) -> VideoReader | GopReader:
         encoder, keyframes_only, decoder, limits, threads, ahead = self._options
         if threads > 1 and decoder == "software" and len(self._codecs) == 1:
@@ -377,22 +308,28 @@ class VideoPictures:
             return GopReader(codec, threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
         return VideoReader(codec, keyframes_only=keyframes_only, decoder=decoder, limits=limits)
 
-    def mark_gap(self) -> None:
-        for tracker in self._trackers:
-            tracker.mark_gap()
-
     def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
-        if isinstance(unit.content, MessageError):
-            return unit.content
+        """Take the picture of a pushed unit, or why it is missing, or None if more must be pushed first.
+
+        Units are requested in the order in which their pictures are shown; `last`: no more will be pushed.
+        """
+        found, unit.content = unit.content, None
+        if isinstance(found, MessageError):
+            return found
+        encoder = self._options.encoder
         try:
-            found = self._joined(unit, last) if unit.tiles else self._readers[0].picture(unit, last=last)
-            if isinstance(found, str):
-                return MessageError(found)
-            return (
-                found
-                if found is None or isinstance(found, Picture | MessageError)
-                else self._options.encoder.picture(found)
-            )
+            if not self._depends:
+                if isinstance(found, Picture) and not encoder.alters(*found.size):
+                    return found
+                raw = not isinstance(found, Picture)
+                found = raw_frame(found, self._options.limits) if raw else still_frame(bytes(found.encode()))
+            else:
+                found = self._joined(unit, last) if unit.tiles else self._readers[0].picture(unit, last=last)
+                if isinstance(found, str):
+                    return MessageError(found)
+                if found is None or isinstance(found, Picture | MessageError):
+                    return found
+            return encoder.picture(found)
         except MessageError as error:
             return error
 
@@ -419,8 +356,10 @@ class VideoPictures:
         return whole
 
     def skip(self, unit: AccessUnit) -> MessageError | None:
-        if isinstance(unit.content, MessageError):
-            return unit.content
+        """Say that a picture is not wanted; return why it is missing, as far as known without decoding."""
+        found, unit.content = unit.content, None
+        if isinstance(found, MessageError):
+            return found
         for part, reader in zip(unit.tiles or (unit,), self._readers, strict=False):
             if part.given and unit.tiles:
                 part.outcome = None
@@ -429,6 +368,7 @@ class VideoPictures:
         return MessageError(unit.fault) if unit.fault is not None else None
 
     def close(self) -> None:
+        """End all threads."""
         for reader in self._readers:
             if isinstance(reader, GopReader):
                 reader.close()
@@ -436,48 +376,17 @@ class VideoPictures:
             self._tile_threads.shutdown()
 
 
-class CompressedPictures:
-    """CompressedImage: still pictures or video, as the first message of the camera says.
-
-    Owns: the thread that judges opens the source, before it hands on the first unit.
-    """
-
-    def __init__(self, options: PictureOptions) -> None:
-        self._options = options
-        self._source: StillPictures | VideoPictures = StillPictures(options)
-        self._depends: bool | None = None
-
-    @property
-    def note(self) -> str:
-        return self._source.note
-
-    def judge(self, unit: AccessUnit) -> MessageError | None:
-        message = unit.content
-        if not isinstance(message, MessageError):
-            if self._depends is None:
-                self._depends = message.depends
-                self._source = VideoPictures(self._options) if self._depends else self._source
-            elif message.depends != self._depends:
-                expected = "video" if self._depends else "still pictures"
-                unit.content = MessageError(UNDECODABLE, f"{message.form} in a stream of {expected}")
-        elif self._depends is None:  # it may become video, where such a unit is not a keyframe
-            return message
-        return self._source.judge(unit)
-
-    def add(self, unit: AccessUnit) -> None:
-        self._source.add(unit)
-
-    def mark_gap(self) -> None:
-        self._source.mark_gap()
-
-    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
-        return self._source.take(unit, last=last)
-
-    def skip(self, unit: AccessUnit) -> MessageError | None:
-        return self._source.skip(unit)
-
-    def close(self) -> None:
-        self._source.close()
+def _check_still(message: StillMessage, limits: Limits) -> Any:
+    """Return the file of a picture as it is, or the raw picture. Raises MessageError if a message has none."""
+    content = message.content
+    if message.raw:
+        check_raw(content, limits)
+        return content
+    data = content.data.view()
+    png = bytes(data[:4]) == b"\x89PNG"
+    size = check_png(data) if png else check_jpeg(data)
+    check_size(*size, limits)
+    return Picture("camera.png" if png else "camera.jpeg", size, size, data=data)
 
 
 def join_pictures(tiles: list[Any]) -> Any:
@@ -507,32 +416,19 @@ def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
     return lines_of(plane)[:, : plane.width * pixel]
 
 
-# ---- kinds -------------------------------------------------------------------------------------
-class SourceKind(NamedTuple):
-    """A type of message with pictures."""
-
-    parser: Callable[[], Parser]
-    source: type[PictureSource]
-
-
-KINDS: dict[str, SourceKind] = {
-    COMPRESSED_IMAGE: SourceKind(CompressedParser, CompressedPictures),
-    IMAGE: SourceKind(lambda: _parse_raw, RawPictures),
-    VIDEO: SourceKind(VideoParser, VideoPictures),
-    FFMPEG: SourceKind(VideoParser, VideoPictures),
-    TILED: SourceKind(TileParser, VideoPictures),
+PARSERS: dict[str, Callable[[], Parser]] = {
+    COMPRESSED_IMAGE: CompressedParser,
+    IMAGE: lambda: _parse_raw,
+    VIDEO: VideoParser,
+    FFMPEG: VideoParser,
+    TILED: TileParser,
 }
-"""Type of message -> how its messages become pictures."""
+"""Type of message -> what parses the messages of one camera."""
 
 
 def open_parser(schema: str) -> Parser:
     """Return the parser of a camera of some type."""
-    return KINDS[schema].parser()
-
-
-def open_pictures(schema: str, options: PictureOptions) -> PictureSource:
-    """Return the picture source of a camera of some type."""
-    return KINDS[schema].source(options)
+    return PARSERS[schema]()
 
 
 def ffmpeg_version() -> str:

@@ -15,10 +15,11 @@ import numpy as np
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.picture import Picture
-from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, TiledMessage, VideoMessage, open_pictures, push
+from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, StillMessage, TiledMessage, VideoMessage
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
+from edgefirst_ros.streams import IMAGE
 from edgefirst_ros.synthetic.picture import draw_bar_code
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
@@ -197,7 +198,7 @@ class Pictures:
     """A picture source whose messages are named by their numbers; a decoded still picture may be pushed as it is."""
 
     def __init__(self, schema, encoder, **options):
-        self.source = open_pictures(schema, PictureOptions(encoder, **options))
+        self.source, self.raw = PictureSource(PictureOptions(encoder, **options)), schema == IMAGE
         self.units: dict[int, AccessUnit] = {}
         self.mark_gap, self.close = self.source.mark_gap, self.source.close
 
@@ -207,8 +208,8 @@ class Pictures:
 
     def push(self, number, message):
         parsed = isinstance(message, StillMessage | VideoMessage | TiledMessage | MessageError)
-        self.units[number] = AccessUnit(number, message if parsed else StillMessage(message, ""))
-        push(self.source, self.units[number])
+        self.units[number] = AccessUnit(number, message if parsed else StillMessage(message, "", raw=self.raw))
+        self.source.push(self.units[number])
 
     def keyframe(self, number):
         return self.units[number].keyframe
