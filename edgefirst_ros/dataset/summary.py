@@ -56,8 +56,13 @@ class Summary:
         return int(self.timeline.stamps.min()) if len(self.timeline) else None
 
     @property
-    def lost(self) -> int:
-        return sum(n for one in (self.counts or {}).values() for reason, n in one["dropped"].items() if reason in LOSS)
+    def lost(self) -> int | None:
+        """Lost messages; None: unknown, without counts or with files that are damaged or were not converted."""
+        files = [one for one in self.checks if one.key == "loss" and one.level is not Level.GREEN]
+        if self.counts is None or any(one.place not in self.counts for one in files):
+            return None
+        dropped = (one["dropped"].items() for one in self.counts.values())
+        return sum(int(n) for its in dropped for reason, n in its if reason in LOSS)
 
     @property
     def level(self) -> Level:
@@ -160,7 +165,7 @@ class DatasetSummary:
             begin = "-" if one.start is None or one.name == ALL else format_time(one.start)
             length = "-" if one.start is None else f"{one.timeline.duration:.1f}"
             groups = [shares_of(one.groups)] if grouped else []
-            state = (one.calibration or "-", *groups, str(one.lost), one.level.word)
+            state = (one.calibration or "-", *groups, "unknown" if one.lost is None else str(one.lost), one.level.word)
             rows.append((one.name, str(one.samples), begin, length, *state))
         return head, rows
 

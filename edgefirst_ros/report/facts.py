@@ -60,6 +60,7 @@ def quick(
         "kind": kind,
         "verdict": verdict(checks),
         "samples": whole.samples,
+        "lost": whole.lost,
         "duration_s": round(found.timeline.duration, 3),
         "start": None if whole.start is None else format_time(whole.start),
         "sequences": {

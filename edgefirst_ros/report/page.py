@@ -118,7 +118,7 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
                 "duration_s": row.get("duration_s"),
                 "sensors": list(dict.fromkeys(name for one in sequences for name, n in one["sensors"].items() if n)),
                 "groups": dict(sum((Counter(one["groups"]) for one in sequences), Counter())),
-                "lost": sum(one["lost"] for one in sequences) if sequences else None,
+                "lost": row.get("lost"),
                 "calibration": max(
                     (one["calibration"] for one in sequences if one["calibration"]), key=WORDS.index, default=""
                 ),

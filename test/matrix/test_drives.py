@@ -170,6 +170,48 @@ def test_a_drive_without_samples_is_told_alike_by_every_front_end(recording, tmp
     assert validate(outcome.paths.container).ok
 
 
+@pytest.mark.parametrize("fault", ["cut", "not converted", "without counts", "harmless"])
+def test_a_number_of_lost_messages_that_is_not_known_is_no_zero(recording, tmp_path, fault):
+    """A whole drive beside one that is cut or left out; tables that state no counts; damage in which nothing was."""
+    whole, other = tmp_path / "whole.mcap", tmp_path / "other.mcap"
+    whole.symlink_to(recording(**SMALL))
+    content = recording(**SMALL, host="other").read_bytes()
+    left_out = fault == "not converted"
+    other.write_bytes(b"text" if left_out else content[: len(content) * 6 // 10] if fault == "cut" else content)
+    outcome = convert(tmp_path, tmp_path / "out", name="set")
+    if fault in ("without counts", "harmless"):
+        table = pa.ipc.open_file(pa.BufferReader(outcome.paths.frames.read_bytes())).read_all()
+        stored = dict(pa.ipc.open_file(outcome.paths.frames).schema.metadata)
+        if fault == "harmless":
+            sources = [{**one, "damage": [{"offset": 0, "what": "no magic", "loss": False}]}
+                       for one in json.loads(stored[b"sources"])]  # fmt: skip
+            stored[b"sources"] = json.dumps(sources).encode()
+        else:
+            del stored[b"counts"], stored[b"sequences"]
+        with pa.ipc.new_file(outcome.paths.frames, table.schema.with_metadata(stored)) as writer:
+            writer.write_table(table.replace_schema_metadata(stored))
+    known = 0 if fault == "harmless" else None
+    each = {"cut": {"other": None, "whole": 0}, "not converted": {"whole": 0}}.get(
+        fault, {"other": known, "whole": known}
+    )
+    dataset = outcome.paths.container
+    page = report([dataset], tmp_path / "page.html", samples=0).facts[0]
+    row = report([outcome.paths.out], tmp_path / "table.html", table_only=True).facts[0]
+    assert page["lost"] == row["lost"] == summarize_tables(outcome.paths).whole.lost == known
+    info = DatasetInfo(dataset).plain()["by_sequence"]
+    for found in (info, page["sequences"], row["sequences"]):
+        assert {name: one["lost"] for name, one in found.items()} == each
+    word = "0" if known == 0 else "unknown"
+    assert f'data-name="lost">{word}<' in (tmp_path / "table.html").read_text()
+    table = summarize_tables(outcome.paths).sequence_table()
+    place = table[0].index("lost")
+    assert [line[place] for line in table[1]][-1] == ("0" if left_out else word)
+    if not left_out:
+        html = (tmp_path / "page.html").read_text()
+        shown = re.findall('data-name="lost">([^<]*)<', html)
+        assert shown == ["unknown" if one is None else str(one) for one in each.values()]
+
+
 # ---- tables for people -------------------------------------------------------------------------
 @pytest.mark.parametrize("verb", ["convert", "info"])
 def test_tables_tell_sequences_apart_and_end_with_their_sum(made, capsys, verb):
