@@ -396,9 +396,9 @@ def list_members(names: Sequence[str], keys: Callable[[], Collection[Key]]) -> l
 
 def input_name(name: str) -> str:
     """Return the key of a sensor by any of its names; raises UsageError for an unknown one."""
-    found = streams.meant(name)
+    found = streams.meant(str(name))
     if found is None or found == "model":
-        known = nearest_first(name, (sensor.key for sensor in SENSORS))
+        known = nearest_first(str(name), (sensor.key for sensor in SENSORS))
         raise UsageError(f"{name!r} is not a sensor of a sample; known: {known}")
     return found
 

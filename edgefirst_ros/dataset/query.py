@@ -8,7 +8,7 @@ import operator
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
@@ -153,7 +153,7 @@ def matching(
         raise UsageError(f"score is {score}, it must be within 0..1")
     wanted = []
     if label is not None:
-        labels = [label] if isinstance(label, str) else list(label)
+        labels = names_of(label)
         check_known("label", labels, {*_values(table, "label"), *listed_labels(metadata)})
         wanted.append(pl.col("label").cast(pl.String).is_in(labels))
     if group is not None:
@@ -201,11 +201,17 @@ def _values(table: pl.DataFrame, column: str) -> list[str]:
     return table[column].drop_nulls().unique(maintain_order=True).cast(pl.String).to_list()
 
 
+def names_of(given: Iterable[str] | object) -> list[str]:
+    """Return names that are given as one or as several; an empty list for None."""
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    return [*given] if several else [] if given is None else [given]  # type: ignore[misc,list-item]
+
+
 def check_known(what: str, names: Collection[str], known: Collection[str]) -> None:
     """Raise UsageError for a name that is not among the known ones."""
     for name in names:
         if name not in known:
-            raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(name, known)}")
+            raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(str(name), known)}")
 
 
 def without_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
@@ -279,12 +285,13 @@ class Samples(Sequence["Sample"]):
         random.Random(seed).shuffle(keys)  # noqa: S311  an order, no secret
         return Samples(self.dataset, keys)
 
-    def where(self, expression: pl.Expr | Callable[[Sample], object]) -> Samples:
+    def where(self, expression: pl.Expr | Callable[[Sample], object] | None = None, **named: NoReturn) -> Samples:
         """Return the samples for which a condition is true, in the same order.
 
         Args:
             expression: A function of a sample, or a polars expression on columns of the frames table. If it names
                 columns of the annotations, it must hold for one annotation of the sample.
+            named: Refused; `Dataset.samples` selects by name.
 
         Returns:
             The matching samples.
@@ -292,8 +299,14 @@ class Samples(Sequence["Sample"]):
         Raises:
             UsageError: A column is unknown, or the result is not one Boolean for each row.
         """
-        if callable(expression):
+        import polars as pl
+
+        if callable(expression) and not named:
             return Samples(self.dataset, [key for key in self._keys if expression(self.dataset._sample_of(key))])
+        if named or not isinstance(expression, pl.Expr):
+            found = f"got {', '.join(f'{name}=' for name in named) or type(expression).__name__}"
+            hint = "samples(label='car') selects by label"
+            raise UsageError(f"expected an expression such as polars.col('latitude') > 45, {found}; {hint}")
         return Samples(self.dataset, self.dataset._keys_where(self._keys, expression))
 
     def show(self, number: int = 3) -> Cards:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from edgefirst_ros.dataset import query, schema
 from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, list_members
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Named: TypeAlias = "str | os.PathLike[str]"
 """A path, or the URI of a bucket."""
+CONDITIONS = ("label", "group", "score", "annotated", "model", "repeats", "sequence")
 
 
 class Dataset(Samples):
@@ -133,9 +134,6 @@ class Dataset(Samples):
         """Return the keys for which an expression is true, as `Samples.where`."""
         import polars as pl
 
-        if not isinstance(expression, pl.Expr):
-            kind = type(expression).__name__
-            raise UsageError(f"expected an expression such as polars.col('latitude') > 45, got {kind}")
         table, path = self.frames, self.paths.frames
         named = dict.fromkeys(expression.meta.root_names())
         if table is None or not named.keys() <= set(table.columns):
@@ -288,6 +286,7 @@ class Dataset(Samples):
         model: bool | None = None,
         repeats: bool = True,
         sequence: str | Collection[str] | None = None,
+        **unknown: NoReturn,
     ) -> Samples:
         """Return the samples that have all `inputs` and match every condition, in the order of the frames table.
 
@@ -303,6 +302,7 @@ class Dataset(Samples):
                 In sequences without a model, samples with annotations count as processed.
             repeats: False: drop samples that repeat the message of one of `inputs`; without `inputs`, of any sensor.
             sequence: Name of the sequence, or of several.
+            unknown: Refused by name.
 
         Returns:
             A sequence of samples; a member is read when you access it.
@@ -310,12 +310,13 @@ class Dataset(Samples):
         Raises:
             UsageError: An input, label, group or sequence is unknown, or the score is outside 0..1.
         """
+        query.check_known("argument", unknown, CONDITIONS)
         keys = self._keys
         if sequence is not None:
-            sequences = [sequence] if isinstance(sequence, str) else list(sequence)
+            sequences = query.names_of(sequence)
             query.check_known("sequence", sequences, self.sequences)
             keys = [key for key in keys if key.name in sequences]
-        named = [*([inputs] if isinstance(inputs, str) else inputs or ()), *more]
+        named = [*query.names_of(inputs), *more]
         kinds = [frozenset(self.kinds_of(name)) for name in named]
         found = [key for key in keys if all(kind & self.members(key).keys() for kind in kinds)]
         if (label, group, score) != (None, None, None):
@@ -359,7 +360,7 @@ class Dataset(Samples):
         """
         return query.with_frames(self.annotations, self.frames, self.paths)
 
-    def sample(self, sequence: str, frame: int | None) -> Sample:
+    def sample(self, sequence: str, frame: int | None = None) -> Sample:
         """Return one sample.
 
         Args:
@@ -373,9 +374,16 @@ class Dataset(Samples):
             DatasetError: The dataset has no such frame.
         """
         key = Key(sequence, frame)
-        if key not in self._members:
+        if key not in self._with_sequence(sequence)._members:
             raise DatasetError(f"{self.container.path}: has no frame {frame} of sequence {sequence!r}")
         return Sample(self, key)
+
+    def _with_sequence(self, sequence: str) -> Dataset:
+        for part in self.parts:
+            if sequence in part.sequences:
+                return part
+        hint = "the property sequences lists them, dataset[0] is the first sample"
+        raise DatasetError(f"{self.title}: has no sequence {sequence!r}; {hint}")
 
     def calibration(self, sequence: str) -> SequenceCalibration:
         """Return the calibration of a sequence.

@@ -295,7 +295,7 @@ class Sample:
 
     def _kind(self, kind: str) -> str:
         members = self.dataset.members(self.key)
-        for candidate in (kind,) if form_of(kind) else self.dataset.kinds_of(kind):
+        for candidate in (kind,) if form_of(str(kind)) else self.dataset.kinds_of(kind):
             if candidate in members:
                 return candidate
         raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
@@ -362,6 +362,8 @@ class Sample:
         from edgefirst_ros.sensors.companions import decode
 
         found = of_kind(self._kind(kind))
+        if found.form == "cloud":
+            return self._decoded(kind, _points).reshape(-1)
         return self.image(found.key) if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
 
     def radar(self, sensor: str = "radar") -> NDArray[np.void]:
@@ -404,4 +406,4 @@ def _points(data: bytes) -> NDArray[np.void]:
     from edgefirst_ros.sensors.cloud import decode_grid
 
     points = decode_grid(data)
-    return points if len(points) > 1 else points.reshape(-1)
+    return (points if len(points) > 1 else points.reshape(-1)).view(np.recarray)  # lidar().x is lidar()['x']

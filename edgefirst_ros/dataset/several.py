@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import dataset_places
-from edgefirst_ros.dataset.query import Samples, check_known
+from edgefirst_ros.dataset.query import Samples, check_known, names_of
 from edgefirst_ros.dataset.reader import Dataset, Named
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, counted, listed
@@ -166,9 +166,8 @@ class Datasets(Dataset):
     ) -> Samples:
         """Return the samples that match, as `Dataset.samples`; a label, group or sequence may be in any dataset."""
         asked = {
-            "label": [label] if isinstance(label, str) else label,
-            "group": group if group is None else [group],
-            "sequence": [sequence] if isinstance(sequence, str) else sequence,
+            name: None if value is None else names_of(value)
+            for name, value in (("label", label), ("group", group), ("sequence", sequence))
         }
         there = [
             {name: getattr(part, f"{name}s") for name, values in asked.items() if values is not None}
@@ -184,7 +183,7 @@ class Datasets(Dataset):
                 found += [(number, key) for key in part.samples(inputs, *more, **chosen)._keys]
         return Samples(self, found)
 
-    def sample(self, sequence: str, frame: int | None) -> Sample:
+    def sample(self, sequence: str, frame: int | None = None) -> Sample:
         """Return the sample of a sequence and frame number, the first of several."""
         return self._with_sequence(sequence).sample(sequence, frame)
 
@@ -193,12 +192,6 @@ class Datasets(Dataset):
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:
         return self._with_sequence(sequence).sequence_facts(sequence)
-
-    def _with_sequence(self, sequence: str) -> Dataset:
-        for part in self.parts:
-            if sequence in part.sequences:
-                return part
-        raise DatasetError(f"{self.title}: has no sequence {sequence!r}")
 
     def __repr__(self) -> str:
         number = counted(len(self._places), "dataset")

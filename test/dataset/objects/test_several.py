@@ -285,6 +285,10 @@ GUESSES = {
     "s.read('lidar.points') == s.read('lidar.pcd')": "True",
     "s.member('camera').endswith('.camera.jpeg')": "True",
     "s.lidar()['x'].ndim": "1",
+    "s.lidar().x": "s.lidar()['x']",
+    "s.radar().y": "s.radar()['y']",
+    "s.decode('lidar').z": "s.lidar()['z']",
+    "s['radar'].x": "s.radar()['x']",
     "s.decode('lidar').shape": "s.lidar().shape",
     "s.decode('lidar.points').shape": "s.lidar().shape",
     "s.decode('radar.targets').shape": "s.radar().shape",
@@ -364,6 +368,23 @@ REFUSED = {
     "s.bboxes": "use boxes",
     "s.gps": "use position",
     "s.nothing": "'Sample' object has no attribute 'nothing'",
+    "d.sample(5)": "dataset[0] is the first sample",
+    "(d + e).sample(5)": "dataset[0] is the first sample",
+    "(d + e).calibration('nothing')": "has no sequence 'nothing'",
+    "d.samples(labels=['car'])": "unknown argument 'labels'; known: label, ",
+    "(d + e).samples(labels=['car'])": "unknown argument 'labels'; known: label, ",
+    "d.samples(5)": "5 is not a sensor of a sample",
+    "d.samples(group=1)": "unknown group 1; known: train",
+    "d.samples(sequence=1)": "unknown sequence 1; known: ",
+    "d.samples(label=1)": "unknown label 1; known: ",
+    "(d + e).samples(group=1)": "unknown group 1; known: ",
+    "d.where(label='car')": "got label=; samples(label='car') selects by label",
+    "(d + e).samples('camera').where(label='car')": "got label=; samples(label='car') selects by label",
+    "d.where()": "expected an expression such as polars.col('latitude') > 45, got NoneType",
+    **dict.fromkeys(
+        ("s.image(0)", "s.lidar(0)", "s.radar(0)", "s.decode(0)", "s.read(0)", "s.member(0)", "s[0]", "s.project(0)"),
+        "0 is not a sensor of a sample; known: ",
+    ),
     "edgefirst_ros.load(path)": "use edgefirst_ros.Dataset(path)",
     "edgefirst_ros.info(path)": "use the command edgefirst-ros info",
     "edgefirst_ros.split(path, 0.8)": "expected shares such as {'train': 0.8, 'val': 0.2}, got 0.8",
@@ -394,7 +415,7 @@ def test_what_users_guess_does_what_they_mean(parts):
     assert wrong == {}
     assert len(GUESSES) >= 130
     for guess, hint in REFUSED.items():
-        with pytest.raises((AttributeError, TypeError, edgefirst_ros.errors.UsageError), match=re.escape(hint)):
+        with pytest.raises((AttributeError, TypeError, edgefirst_ros.errors.EdgeFirstError), match=re.escape(hint)):
             eval(guess, known)
 
 
