@@ -290,13 +290,10 @@ class Drive:
 
 def read_batches(dataset: Dataset, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield some columns of `annotations`, some rows at a time: a table of masks need not fit into the memory."""
-    file = dataset.table_files[0]
-    if file is None or "annotations" in dataset.__dict__:  # read already
-        yield dataset.annotations.select(columns)
-        return
-    version = schema.nearest(schema.stated_version(file.metadata, file.schema))
-    for table in file.frames([name for name in file.schema.names if name in columns]):
-        yield with_all_columns(table, version).select(columns)
+    file = None if "annotations" in dataset.__dict__ else dataset.table_files[0]  # None: absent, or read already
+    tables = file.frames([name for name in file.schema.names if name in columns]) if file else [dataset.annotations]
+    for table in tables:
+        yield with_all_columns(table, schema.VERSIONS[-1]).select(columns)  # null for those that its own lacks
 
 
 def read_boxes(wanted: Sequence[tuple[Drive, Iterable[int]]]) -> list[Boxes]:

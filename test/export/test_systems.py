@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
-from edgefirst_ros import convert
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.dataset.schema import WRITABLE
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import SYSTEMS, System, export, restore
+from edgefirst_ros.synthetic import TOPICS
 
 SMALL = {"seconds": 1, "fps": 5.0, "size": (128, 64), "codec": "jpeg"}
 
@@ -37,6 +39,20 @@ def test_a_system_is_one_record(listing, dataset, tmp_path):
     assert line.startswith("* maivin")
     assert (done.system, [line.what for line in done.report.lines]) == ("listing", ["sequences"])
     assert (done.out / "export-report.json").is_file()
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["from the file", "read already"])
+@pytest.mark.parametrize("to", sorted(SYSTEMS))
+def test_boxes_of_every_version_of_the_schema_are_exported_alike(recording, tmp_path, to, read):
+    """Boxes without a score, as until 2025.10, beside those of later versions."""
+    path, found = recording(**SMALL, topics=TOPICS), {}
+    for version in WRITABLE:
+        made = Dataset(convert(path, tmp_path / version, name="drive", schema_version=version).paths.container)
+        assert not read or made.annotations["box3d"].drop_nulls().len() == 20
+        options = {"single_group": True} if to == "yolo" else {}
+        lines = export(made, to, tmp_path / f"{version}-out", **options).report.lines
+        found[version] = [(one.what, one.number) for one in lines if "box3d" in one.what and "score" not in one.what]
+    assert found["2025.10"] == found["2026.04"] == found["2026.10"] != []
 
 
 def test_an_unknown_system_is_refused_with_the_known_ones(dataset, tmp_path):
