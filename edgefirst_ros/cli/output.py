@@ -191,7 +191,8 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
     try:
         yield
     except DatasetError as error:
-        hints = "".join(f"\n{hint}" for hint in map(instead, paths) if hint)
+        below = any(f"{os.path.abspath(path)}/" in str(error) for path in paths)  # the folder was the right one
+        hints = "" if below else "".join(f"\n{hint}" for hint in map(instead, paths) if hint)
         if recordings and any(not os.path.lexists(path) and os.access(path.parent, os.X_OK) for path in paths):
             hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"
         if not hints:
@@ -210,7 +211,7 @@ def instead(path: Path) -> str:
 
 
 def _datasets(folder: Path) -> list[Path]:
-    from edgefirst_ros.dataset.names import locate
+    from edgefirst_ros.dataset.names import is_folder_dataset, locate
 
     if not os.path.isdir(folder) or folder.name.endswith(".partial"):
         return []
@@ -221,4 +222,4 @@ def _datasets(folder: Path) -> list[Path]:
         places = sorted(folder.iterdir())
     except OSError:
         return []
-    return [place for place in places if place.suffix == ".zip" or os.path.isdir(place / place.name)]
+    return [place for place in places if place.suffix == ".zip" or is_folder_dataset(place)]

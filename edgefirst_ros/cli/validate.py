@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 from edgefirst_ros.cli.options import DATASET, limits_of
 from edgefirst_ros.cli.output import Result, Said, explained, instead
-from edgefirst_ros.errors import Text, printable
+from edgefirst_ros.errors import DatasetError, Text, printable
 
 
 def validate(
@@ -36,7 +37,7 @@ def validate(
     if repair:
         refuse_buckets("validate --fix", datasets, FETCH)
     with on_disk(datasets) as paths:
-        for path in paths:
+        for path in paths if repair else [one for given in paths for one in _datasets_in(given)]:
             with explained(path):
                 fixed = fix(path, limits=limits) if repair else None
             report = run(path, strict=strict, limits=limits)
@@ -58,3 +59,12 @@ def validate(
     plain = [report.plain() | ({} if fixed is None else {"fix": fixed.plain()}) for _, report, fixed in done]
     code = 0 if all(report.ok for _, report, _ in done) else 1
     return Said(lambda: plain[0] if len(plain) == 1 else plain, text, code)
+
+
+def _datasets_in(path: Path) -> list[Path]:
+    """Return the datasets of a folder that holds some; any other path is one, whatever it is."""
+    from edgefirst_ros.dataset.objects.places import dataset_places
+
+    with suppress(DatasetError):
+        return dataset_places(path)
+    return [path]

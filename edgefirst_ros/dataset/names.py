@@ -280,7 +280,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
         raise DatasetError(f"{text}: cannot be accessed: {error}") from error
     candidates = [candidate for candidate in _candidates(given) if candidate.name]
     for candidate in candidates:
-        if _is_file(candidate.container) if candidate.layout == "zip" else os.path.isdir(candidate.members):
+        if _is_file(candidate.container) if candidate.layout == "zip" else is_folder_dataset(candidate.folder):
             return candidate
     for candidate in candidates:  # tables that lost their container; in OUT/NAME those of OUT/NAME/NAME.zip did not
         whole = _is_file(candidate.folder / f"{candidate.name}.zip")
@@ -289,6 +289,13 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     refuse_unreadable(given)
     found = "not a dataset" if os.path.lexists(given) else f"no such file or directory{names_beside(given)}"
     raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow{hint_recover(text)}")
+
+
+def is_folder_dataset(path: Path) -> bool:
+    """Return True for the folder of a dataset in the directory layout, not for one with such a folder of its name."""
+    members = Path(os.path.abspath(path)) / os.path.basename(os.path.abspath(path))  # of `.`, too
+    inside = DatasetPaths(members.parent, members.name, "directory")
+    return os.path.isdir(members) and not (_is_file(inside.arrow) or _is_file(inside.frames))
 
 
 def unfinished_in(out: Path) -> list[DatasetPaths]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.dataset.names import check_path, hint_recover, locate, unfinished_in
+from edgefirst_ros.dataset.names import check_path, hint_recover, is_folder_dataset, locate, unfinished_in
 from edgefirst_ros.dataset.objects.location import ObjectPath
 from edgefirst_ros.dataset.objects.places import Place, fetched, files_below, is_fleet, refuse_buckets
 from edgefirst_ros.dataset.objects.places import locate as places_of
@@ -336,8 +336,8 @@ def _members_of(path: Path) -> str:
 
 def _inside(folder: Path) -> Iterator[Wanted]:
     """Datasets and recordings in a folder, and in those below it that are neither."""
-    for path in files_below(folder, lambda one: os.path.isdir(one / one.name) or is_rosbag2(one)):
-        if os.path.isdir(path / path.name):
+    for path in files_below(folder, lambda one: is_folder_dataset(one) or is_rosbag2(one)):
+        if is_folder_dataset(path):
             yield Wanted(path, path.name)
         elif path.suffix == ".zip":
             yield Wanted(path, path.stem)

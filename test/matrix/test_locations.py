@@ -44,6 +44,7 @@ def given(tmp_path_factory):
     made = convert(recording, folder / "sets", name="drive", split={"train": 0.5, "val": 0.5})
     convert(recording, folder / "plain", name="drive", layout="directory", split={"train": 0.5, "val": 0.5})
     shutil.copytree(folder / "sets", folder / "same" / "drive")
+    shutil.copytree(folder / "plain", folder / "same too" / "drive")
     (folder / "sets.txt").write_text(f"# datasets\n{made.paths.container}\n")
     (folder / "drives.txt").write_text(f"{recording}\n")
     fleet = folder / "fleet" / "0123456789abcdef" / "drive"
@@ -71,6 +72,7 @@ def given(tmp_path_factory):
                 "file uri": f"file://{made.paths.container}",
                 "glob": folder / "sets" / "*.zip",
                 "folder of its name": folder / "same" / "drive",
+                "folder of its name, directory": folder / "same too" / "drive",
                 "list": folder / "sets.txt",
                 "fleet": folder / "fleet",
                 "s3 zip": "s3://drives/sets/drive.zip",
@@ -264,20 +266,35 @@ def test_a_dataset_opens_anywhere(given, kind):
     assert dataset[0].read("camera") == plain[0].read("camera")
 
 
-@pytest.mark.parametrize("verb", ["info", "report", "merge", "export", "Dataset", "validate", "split"])
-def test_a_folder_named_like_the_zip_in_it_is_a_folder_of_datasets(given, run, tmp_path, verb):
-    """`merge -o OUT/NAME` makes such a one; its tables passed for those of a dataset that lost its members."""
-    place = given["places"]["folder of its name"]
+@pytest.mark.parametrize("verb", ["info", "report", "merge", "export", "Dataset", "validate", "split", "label"])
+@pytest.mark.parametrize("kind", ["folder of its name", "folder of its name, directory"])
+def test_a_folder_named_like_the_dataset_in_it_is_a_folder_of_datasets(given, run, tmp_path, verb, kind):
+    """`merge -o OUT/NAME` makes such a one; it passed for a dataset that lost its members, or one without samples."""
+    place = given["places"][kind]
     if verb == "Dataset":
         assert len(Dataset(place)) == len(Dataset(given["places"]["zip"]))
         return
     options = {"export": ("--to", "coco", "-o", "new")} | READING | WRITING
     done = run(verb, place, *options[verb])
-    if verb in ("validate", "split"):
-        assert done.exit_code == 1
-        assert f"name one of them: {place}/drive.zip" in done.output + str(done.exception)
+    if verb in ("split", "label"):
+        assert done.exit_code != 0
+        said = f"name one of them: {place}/drive" if verb == "split" else "already has 7 annotations"
+        assert said in done.output + str(done.exception)
     else:
         assert done.exit_code == 0, (done.output, done.exception)
+    if verb == "info":
+        assert f" {len(Dataset(given['places']['zip']))} samples in 1 sequence" in done.output
+
+
+@pytest.mark.parametrize("verb", ["validate", "export", "merge", "view", "report"])
+def test_a_fault_of_the_dataset_in_a_folder_is_not_explained_by_the_folder(given, run, tmp_path, verb):
+    """A dataset without its frames table; the folder was found to be one of datasets already."""
+    (tmp_path / "lone").mkdir()
+    shutil.copy(given["places"]["zip"], tmp_path / "lone" / "bare.zip")
+    options = {"export": ("--to", "l5kit", "-o", "new")} | READING | WRITING
+    done = run(verb, "lone", *options[verb])
+    assert "name one of them" not in done.output + str(done.exception)
+    assert verb != "validate" or "bare.frames.arrow: is missing" in done.output
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from edgefirst_ros.dataset.names import hint_recover
+from edgefirst_ros.dataset.names import hint_recover, is_folder_dataset
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.store import Store, download, open_store
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
@@ -88,9 +88,9 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     """
     text = str(Location.of(given)) if is_remote(given) else os.fspath(given)
     fleet = os.path.isdir(text) and is_fleet(text)
-    if os.path.isdir(text) and not fleet and not _is_folder_dataset(Path(text)):
+    if os.path.isdir(text) and not fleet and not is_folder_dataset(Path(text)):
         found = [
-            path for path in files_below(Path(text), _is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
+            path for path in files_below(Path(text), is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
         ]
     elif fleet or is_remote(text) or is_glob(text) or text.endswith(LIST):
         try:
@@ -137,11 +137,6 @@ def is_fleet(given: str | os.PathLike[str]) -> bool:
         return os.path.isdir(place.path / STATES)
     named = place.name.endswith((CONTAINER, *TABLES, *RECORDINGS))  # one object: nothing is below it
     return not named and any(open_store(place).objects((place / STATES).key))
-
-
-def _is_folder_dataset(path: Path) -> bool:
-    name = os.path.basename(os.path.abspath(path))  # that of `.`, too
-    return bool(name) and os.path.isdir(path / name)
 
 
 def is_glob(given: str | Location) -> bool:
