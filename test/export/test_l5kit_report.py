@@ -73,8 +73,8 @@ def test_labels_without_a_class_are_unknown_and_said(boxed, tmp_path):
     ("options", "says"),
     [
         ({"to": "l5kit", "labels": {"car": "sofa"}}, r"'sofa' for 'car' is not a class"),
-        ({"to": "roverd", "labels": {"car": "CAR"}}, "'labels' for roverd; it is one of l5kit"),
-        ({"to": "l5kit", "store": "itar"}, "'store' for l5kit; it is one of ncore"),
+        ({"to": "roverd", "labels": {"car": "CAR"}}, r"'labels' \(--label-map\) for roverd; it is one of l5kit"),
+        ({"to": "l5kit", "store": "itar"}, r"'store' \(--store\) for l5kit; it is one of ncore"),
         ({"to": "kitti"}, "unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd"),
     ],
 )
