@@ -28,7 +28,7 @@ from edgefirst_ros.export import REPORT, export
 from edgefirst_ros.fleet.catalogue import current
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.state import USABLE, Layout
-from edgefirst_ros.fleet.work import scratch_of
+from edgefirst_ros.fleet.work import BEFORE, scratch_of
 
 LISTED = 10
 END = 98
@@ -110,7 +110,8 @@ def local_copy(
     for member in dataset.members:
         expected = StoredObject(layout.absolute(member["key"]), member["bytes"], member["etag"])
         if store.stat(expected.key) != expected:
-            raise DatasetError(f"{layout.root / member['key']}: is missing or was replaced; run fleet convert again")
+            hint = f"run fleet convert again, which keeps a changed table as NAME.arrow{BEFORE}"
+            raise DatasetError(f"{layout.root / member['key']}: is missing or was changed; {hint}")
         found.append(expected)
     if layout.root.local:
         yield Path(f"/{found[-1].key}")

@@ -28,6 +28,7 @@ from edgefirst_ros.dataset.objects.location import Location, StoredObject
 from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store
 from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, read_columns
 from edgefirst_ros.dataset.schema import frames_metadata
+from edgefirst_ros.dataset.storage.lock import keep_copy
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import ObjectStoreError, StorageError, describe_any, is_out_of_memory
 from edgefirst_ros.fleet.sources import ListedRecording
@@ -37,6 +38,8 @@ from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.streams import RECORDINGS, stamp_columns
 
 PREFIX, LOCK = "edgefirst-ros-fleet-", "lock"
+BEFORE = ".before-convert"
+"""Ending under which a table that is not that of the recording stays."""
 
 
 class Scratch:
@@ -292,7 +295,11 @@ def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, 
     store = open_store(place)
     found = []
     for path in dataset_files(outcome.paths):
-        stored = store.put((place / path.name).key, path, scratch=True)
+        there = place / path.name
+        old = store.stat(there.key) if there.local and path == outcome.paths.arrow else None
+        if old is not None and not store.holds(old, path):  # split or label may have changed it
+            keep_copy(there.path, Path(f"{there.path}{BEFORE}"), overwrite=True)
+        stored = store.put(there.key, path, scratch=True)
         found.append(MemberFile(key=layout.relative(stored.key), bytes=stored.size, etag=stored.etag))
     return tuple(found)
 

@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from dataclasses import asdict
 
+import polars as pl
 import pytest
 from fleet_tasks import Here
 from warm_command import run_warm
@@ -17,6 +18,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import quiet
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import download, open_store
+from edgefirst_ros.dataset.validate.fix import fix
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.fleet import datasets as each
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress
@@ -119,6 +121,31 @@ def test_each_is_validated_and_one_that_was_changed_is_told(fleet, tmp_path):
     assert [source.uri.rpartition("/")[2] for source in again.plan.todo] == ["day1.mcap"]
     again.run(Here(), lambda tally: None)
     assert store.read(key) == data
+
+
+@pytest.mark.parametrize("change", ["split", "label", "fix"])
+def test_a_table_that_was_changed_in_a_fleet_stays_beside_the_new_one(drives, tmp_path, change):
+    fleet = convert_fleet(drives, tmp_path / "sets", tmp_path)
+    (path,) = tmp_path.glob("sets/*/day1/day1.arrow")
+    dataset, made = edgefirst_ros.Dataset(path), path.read_bytes()
+    if change == "split":
+        edgefirst_ros.split(path, {"mine": 1.0})
+    elif change == "label":
+        dataset.write_annotations(dataset.annotations.with_columns(object_id=pl.lit("mine")))
+    else:
+        dataset.write_annotations(dataset.annotations.with_columns(box2d=pl.lit([9.0] * 4, pl.Array(pl.Float32, 4))))
+        fix(path)
+    changed = path.read_bytes()
+    assert changed != made
+    datasets = finished_datasets(fleet.layout, None)
+    hint = "was changed; run fleet convert again, which keeps a changed table as NAME.arrow.before-convert"
+    with pytest.raises(DatasetError, match=f"{hint}$"), each.local_copy(fleet.layout, datasets[0], None):
+        pass
+    convert_fleet_again(fleet).run(Here(), lambda tally: None)
+    assert path.read_bytes() == made
+    assert path.with_name(f"{path.name}.before-convert").read_bytes() == changed
+    assert {one.name for one in path.parent.parent.rglob("*.before-convert")} == {f"{path.name}.before-convert"}
+    assert len(edgefirst_ros.Dataset(tmp_path / "sets")) == sum(one.samples for one in datasets)
 
 
 def convert_fleet_again(fleet):
