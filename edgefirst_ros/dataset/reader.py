@@ -130,15 +130,23 @@ class Dataset(Samples):
     def _upcoming(self, keys: Sequence[Key], place: int) -> Iterator[Mapping[str, str]]:
         return (self._members[keys[n]] for n in range(place, len(keys)))
 
-    def _keys_where(self, keys: Sequence[Any], expression: pl.Expr) -> list[Any]:
-        """Return the keys for which an expression is true, as `Samples.where`."""
+    def _keys_where(
+        self, keys: Sequence[Any], expression: pl.Expr, schemas: Sequence[Mapping[str, Any]] = ()
+    ) -> list[Any]:
+        """Return the keys for which an expression is true, as `Samples.where`.
+
+        `schemas`: of the frames and of the annotations of all datasets that are asked; columns absent here are null.
+        """
         import polars as pl
 
         table, path = self.frames, self.paths.frames
         named = dict.fromkeys(expression.meta.root_names())
-        if table is None or not named.keys() <= set(table.columns):
+        of_frames, of_rows = schemas or (table.schema if table is not None else {}, {})
+        if table is None or not named.keys() <= of_frames.keys():
             table, path = self.to_polars(), self.paths.arrow
-        query.check_known("column", named, table.columns)
+        known = {**of_rows, **of_frames, **table.schema}
+        query.check_known("column", named, known)
+        table = table.with_columns(pl.lit(None, known[name]).alias(name) for name in named if name not in table.columns)
         try:
             asked = table.select(expression.alias("asked"))["asked"]
             if asked.dtype == pl.Boolean and len(asked) in (1, table.height):

@@ -59,7 +59,7 @@ class Datasets(Dataset):
 
     def __getattr__(self, name: str) -> Any:
         if name in ("paths", "container", "table_files"):
-            raise DatasetError(f"{self.title}: several datasets as one have no {name}; edgefirst-ros merge makes one")
+            raise DatasetError(f"{self.title}: several datasets as one have no {name}; use its .parts, or merge them")
         return super().__getattr__(name)
 
     def part(self, number: int) -> Dataset:
@@ -107,11 +107,18 @@ class Datasets(Dataset):
                 del begun[number]
                 part.container.expect(None)
 
-    def _keys_where(self, keys: Sequence[PartKey], expression: pl.Expr) -> list[PartKey]:
+    def _keys_where(
+        self, keys: Sequence[PartKey], expression: pl.Expr, schemas: Sequence[Mapping[str, Any]] = ()
+    ) -> list[PartKey]:
         own: dict[int, list[Key]] = {}
         for number, key in keys:
             own.setdefault(number, []).append(key)
-        kept = {number: set(self.part(number)._keys_where(its, expression)) for number, its in own.items()}
+        parts = {number: self.part(number) for number in own}
+        frames = [part.frames.schema for part in parts.values() if part.frames is not None]
+        schemas = [{name: kind for one in frames for name, kind in one.items()}, dict[str, Any]()]
+        if not schemas[0].keys() >= {*expression.meta.root_names()}:
+            schemas[1] = {name: kind for part in parts.values() for name, kind in part.annotations.schema.items()}
+        kept = {number: set(parts[number]._keys_where(its, expression, schemas)) for number, its in own.items()}
         return [one for one in keys if one[1] in kept[one[0]]]
 
     @property

@@ -32,6 +32,7 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.regroup import split
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.errors import UsageError
 from edgefirst_ros.messages import decode, header_stamp
 from edgefirst_ros.nodes.dataset_messages import open_playable
 from edgefirst_ros.report.run import report
@@ -221,6 +222,27 @@ def test_datasets_added_up_have_all_of_it(rigged, recording, tmp_path):
     assert both.frames["camera_left_timestamp"].count() == both.frames["pose_position"].count() == 30
     table = both.to_polars()
     assert table.filter(pl.col("pose_position").is_not_null())["lidar_points_rear_skew"].null_count() == 0
+
+
+@pytest.mark.parametrize("version", ["2025.10", "2026.04", None])
+def test_datasets_side_by_side_answer_as_one_dataset_of_them(rigged, recording, tmp_path, version):
+    """Also where one lacks the column: it is null there, as in the merged dataset. None: without tables."""
+    small = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg"}
+    other = convert(recording(**small), tmp_path / "other", schema_version=version or "2026.04").paths
+    whole = Dataset(merge([other.container, rigged.paths.container], tmp_path / "whole").paths.container)
+    if version is None:
+        other.frames.unlink()
+        other.arrow.unlink()
+    for apart in (Dataset(other.container) + Dataset(rigged.paths.container),
+                  Dataset([rigged.paths.container, other.container])):  # fmt: skip
+        outlines = {"polygon", "mask"} if version == "2025.10" else set()  # a merge makes polygons of them
+        for column in {*whole.frames.columns, *whole.annotations.columns} - outlines:
+            for asked in (pl.col(column).is_null(), pl.col(column).is_not_null()):
+                found = [{sample.key for sample in its.where(asked)} for its in (whole, apart)]
+                drive = [{key for key in its if key.name == "drive" or version is not None} for its in found]
+                assert drive[0] == drive[1], str(asked)
+        with pytest.raises(UsageError, match="unknown column 'lidr_skew'; known: lidar_points_skew, "):
+            apart.where(pl.col("lidr_skew") > 0)
 
 
 def test_info_and_summaries_count_each_sensor(rigged):
