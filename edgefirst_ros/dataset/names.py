@@ -287,6 +287,8 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
         if not whole and (_is_file(candidate.arrow) or _is_file(candidate.frames)):
             return candidate
     refuse_unreadable(given)
+    if re.match("[a-z0-9]+:/", text):
+        raise DatasetError(f"{text}: is not on this machine; download it first")
     found = "not a dataset" if os.path.lexists(given) else f"no such file or directory{names_beside(given)}"
     raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow{hint_recover(text)}")
 

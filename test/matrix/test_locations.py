@@ -135,7 +135,7 @@ def test_what_is_said_of_a_dataset_in_a_bucket_names_its_object(given, run, tmp_
 def test_groups_are_made_in_a_copy_of_a_dataset_in_a_bucket(given, run):
     """`split` does not write to buckets."""
     done = run("export", given["places"]["s3 zip"], "--to", "yolo", "-o", "yolo")
-    assert "make groups in a local copy with edgefirst-ros split" in str(done.exception)
+    assert "make groups in a local copy with edgefirst-ros split drive.zip --split" in str(done.exception)
 
 
 @pytest.mark.parametrize("only", [(), ("--table-only",)])

@@ -90,10 +90,11 @@ def export(
         report.add("samples without a group", "", "left out, the others have one", len(chosen) - len(kept))
     missing = [name for name in GROUPS if not any(picture.group == name for picture in kept)]
     if missing and not single_group:
+        remote, place = is_remote(dataset.container.path), dataset.paths.container
         raise UsageError(
             f"{dataset.container.path}: no picture is in group {' or '.join(missing)}: make groups"
-            f"{' in a local copy' if is_remote(dataset.container.path) else ''} with edgefirst-ros "
-            f"split {dataset.paths.container} --split train=0.8,val=0.2 (of a short drive also --set split_block=1), "
+            f"{' in a local copy' if remote else ''} with edgefirst-ros split {place.name if remote else place} "
+            "--split train=0.8,val=0.2 (of a short drive also --set split_block=1), "
             "or use --single-group for the same pictures in both"
         )
     folders = {group: group_name(group) if group is not None else ALL for group in {p.group for p in kept}}

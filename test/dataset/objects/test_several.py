@@ -86,7 +86,7 @@ def test_a_name_that_no_dataset_has_is_refused(folder, tmp_path):
         Dataset(folder).samples(group="test")
     with pytest.raises(DatasetError, match="no dataset here"):
         Dataset(tmp_path)
-    with pytest.raises(DatasetError, match="edgefirst-ros merge makes one"):
+    with pytest.raises(DatasetError, match=r"use its \.parts, or merge them"):
         Dataset(folder).container.read("x")
 
 
@@ -368,6 +368,8 @@ REFUSED = {
     "s.bboxes": "use boxes",
     "s.gps": "use position",
     "s.nothing": "'Sample' object has no attribute 'nothing'",
+    "(d + e).paths": "several datasets as one have no paths; use its .parts, or merge them",
+    "edgefirst_ros.split('s3://b/a.zip', {'train': 1.0})": "s3://b/a.zip: is not on this machine; download it first",
     "d.sample(5)": "dataset[0] is the first sample",
     "(d + e).sample(5)": "dataset[0] is the first sample",
     "(d + e).calibration('nothing')": "has no sequence 'nothing'",
