@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +21,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
+    from edgefirst_ros.dataset.objects.places import Place
     from edgefirst_ros.messages import Message
 
 SECOND = 1_000_000_000
@@ -32,7 +34,7 @@ def info(
         typer.Argument(
             metavar="PATH",
             readable=False,
-            help="Recordings and datasets: REC.mcap, a rosbag2 folder, OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.",
+            help="Recordings and datasets: REC.mcap, a rosbag2 folder, OUT/NAME.zip, OUT/NAME, or folders of them.",
         ),
     ],
     check_time: Annotated[bool, CHECK_TIME] = False,
@@ -53,7 +55,7 @@ def info(
     settings, as_json = load_settings(context, config), wants_json(context)
 
     def read() -> Iterator[Any]:
-        for place in locate(paths):
+        for place in _expanded(locate(paths)):
             there = place.in_place  # of a dataset in a bucket directory and tables are enough
             with nullcontext([there]) if there is not None else fetched([place]) as (one,):
                 plain = not place.objects or there is None
@@ -81,6 +83,23 @@ def info(
         return [first, *more] if more else first
 
     return Said(plain, text)
+
+
+def _expanded(places: Iterable[Place]) -> Iterator[Place]:
+    """Yield places, in place of a folder with recordings those, and the folder too if it also holds datasets."""
+    from edgefirst_ros.dataset.names import is_folder_dataset
+    from edgefirst_ros.dataset.objects.places import Place, files_below
+    from edgefirst_ros.dataset.opening import names_several
+    from edgefirst_ros.sources.inputs import is_recording
+
+    for place in places:
+        inside = list[Path]()
+        if os.path.isdir(place.path) and not is_recording(place.path) and names_several(place.path):
+            inside = [*files_below(place.path, lambda one: is_folder_dataset(one) or is_recording(one))]
+        recordings = [one for one in inside if is_recording(one)]
+        if not recordings or any(one.suffix == ".zip" or is_folder_dataset(one) for one in inside):
+            yield place
+        yield from (Place(str(one), one) for one in recordings)
 
 
 # ---- datasets ----------------------------------------------------------------------------------

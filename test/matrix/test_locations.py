@@ -231,7 +231,7 @@ def test_a_recording_of_a_bucket_gets_another_name(given, run, tmp_path, kind, b
     assert Dataset(tmp_path / "made" / "drive.zip").sequences == ["other"]
 
 
-@pytest.mark.parametrize("kind", sorted(RECORDINGS - {"folder"}))
+@pytest.mark.parametrize("kind", sorted(RECORDINGS))
 def test_info_of_a_recording_is_the_same_anywhere(given, run, kind):
     told = [json.loads(run("info", given["recordings"][one], "--json").stdout) for one in ("file", kind)]
     named = told[1].pop("recording")
@@ -239,6 +239,17 @@ def test_info_of_a_recording_is_the_same_anywhere(given, run, kind):
     told[0].pop("recording", None)
     assert told[0].keys() == told[1].keys()
     assert told[0].get("topics") == told[1].get("topics")
+
+
+def test_info_of_a_folder_has_its_datasets_and_its_recordings(given, run, tmp_path):
+    shutil.copytree(given["places"]["zip"].parent, tmp_path / "both" / "sets")
+    shutil.copytree(given["places"]["directory"].parent, tmp_path / "both" / "plain")
+    shutil.copytree(given["recordings"]["folder"], tmp_path / "both" / "drives")
+    sets, recording = json.loads(run("info", "both", "--json").stdout)
+    assert (sets["samples"], recording["recording"]) == (
+        2 * len(Dataset(given["places"]["zip"])),
+        "both/drives/drive.mcap",
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(RECORDINGS))
