@@ -7,17 +7,23 @@ A `WarmProcess` is such a fork of which the number is known.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
 import select
+import selectors
 import socket
 import sys
 
-NODES = (
+USED = (
     *("edgefirst_ros.nodes.capture", "edgefirst_ros.nodes.replay", "edgefirst_ros.nodes.player"),
     *("edgefirst_ros.nodes.zenoh", "edgefirst_msgs.msg", "foxglove_msgs.msg"),
+    *("edgefirst_ros.pipeline.conversion", "edgefirst_ros.dataset.recovery.recover", "edgefirst_ros.report.run"),
+    *("edgefirst_ros.dataset.validate.report", "edgefirst_ros.dataset.frames_forms", "edgefirst_ros.export"),
+    *("edgefirst_ros.dataset.tables.json_form", "edgefirst_ros.sensors.video.decoder"),
 )
+"""Modules that verbs import late."""
 USER = "TEST_AS_USER"
 """Environment variable: the number of the user as whom the command is run."""
 LATE = ("html", "email.parser", "importlib.metadata", "encodings.cp437", "edgefirst_ros.dataset.merge")
@@ -78,40 +84,46 @@ def run_warm(path, arguments, folder, stdout=None, environment=None):
 
 def serve(path):
     """Wait for calls; returns in a fork that is to run the command, or the code that is returned."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the command does: what forks has no threads
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the command does
     import av  # noqa: F401
+    import polars  # noqa: F401  the threads of its queries start with the first one, in the fork
     import pyarrow.parquet  # noqa: F401
 
-    from edgefirst_ros import export  # noqa: F401
     from edgefirst_ros.cli.app import VERBS
-    from edgefirst_ros.dataset.recovery import recover  # noqa: F401
-    from edgefirst_ros.pipeline import conversion  # noqa: F401
 
-    for verb in VERBS.values():
-        importlib.import_module(f"edgefirst_ros.cli.{verb.module}")
-    for name in NODES:
+    for name in (*(f"edgefirst_ros.cli.{verb.module}" for verb in VERBS.values()), *USED):
         with contextlib.suppress(ImportError):  # no ROS 2, no Zenoh
             importlib.import_module(name)
-    assert "polars" not in sys.modules, "it has threads, which may hold locks that a fork waits for without end"
-    with socket.socket(socket.AF_UNIX) as listener:
+    gc.freeze()  # a fork that looks through all of it would copy it
+    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as events:
         listener.bind(path)
         listener.listen()
+        events.register(listener, selectors.EVENT_READ)
         print("ready", flush=True)
         while True:
-            connection, _ = listener.accept()
-            waiting = os.fork()  # it waits for the command, so that others can be called meanwhile
-            if not waiting:
-                break
-            connection.close()
-            with contextlib.suppress(ChildProcessError):  # on a busy machine this one may have ended already
-                while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                    pass
-    if not (command := os.fork()):
-        return take(connection)
-    connection.sendall(f"{command}\n".encode())
+            for event, _ in events.select():
+                if event.data:
+                    answer(events, event)
+                    continue
+                connection, _ = listener.accept()
+                if not (command := os.fork()):
+                    for other, (_, theirs) in [(key.fd, key.data) for key in events.get_map().values() if key.data]:
+                        os.close(other)
+                        theirs.close()
+                    return take(connection)
+                with contextlib.suppress(OSError):
+                    connection.sendall(f"{command}\n".encode())
+                events.register(os.pidfd_open(command), selectors.EVENT_READ, (command, connection))
+
+
+def answer(events, event):
+    """Tell the caller the exit code of a command that has ended."""
+    command, connection = event.data
+    events.unregister(event.fd)
+    os.close(event.fd)
     _, status = os.waitpid(command, 0)
-    connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
+    with connection, contextlib.suppress(OSError):  # the caller may be gone
+        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
 
 
 def take(connection):
