@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import handmade_dataset as made
@@ -31,10 +32,16 @@ def box(image_id, **further):
     return {"image_id": image_id, "category_id": 0, "bbox": BOX, **further}
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("written"), boxes(12).drop("object_id", "box2d_score")).paths
+
+
 @pytest.fixture
-def dataset(tmp_path):
+def dataset(tmp_path, written):
     """Boxes of which the labels can hold everything."""
-    return write(tmp_path / "data", boxes(12).drop("object_id", "box2d_score"))
+    shutil.copytree(written.out, tmp_path / "data")
+    return Dataset(tmp_path / "data" / written.container.name)
 
 
 @pytest.mark.parametrize(
