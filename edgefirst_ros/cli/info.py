@@ -147,7 +147,6 @@ class DatasetInfo:
 
     def text(self) -> Text:
         """Return sequences, messages, sensors, groups and labels: by sequence, then in sum."""
-        from edgefirst_ros.dataset.names import hint_recover
         from edgefirst_ros.dataset.query import describe_repeats
 
         summary, whole = self._summary, self._summary.whole
@@ -171,8 +170,6 @@ class DatasetInfo:
                 yield summary.count_table(what, number)
         yield ""
         yield f"annotation columns: {', '.join(self._dataset.annotation_columns)}"
-        if hint := hint_recover(str(self._path)):
-            yield f"note: {hint.removeprefix('; ')}"
 
 
 MOST_LABELS = 80

@@ -192,7 +192,8 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
         yield
     except DatasetError as error:
         below = any(f"{os.path.abspath(path)}/" in str(error) for path in paths)  # the folder was the right one
-        hints = "" if below else "".join(f"\n{hint}" for hint in map(instead, paths) if hint)
+        known = (instead(path, recordings=recordings) for path in paths)
+        hints = "" if below else "".join(f"\n{hint}" for hint in known if hint)
         if recordings and any(not os.path.lexists(path) and os.access(path.parent, os.X_OK) for path in paths):
             hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"
         if not hints:
@@ -200,12 +201,12 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
         raise type(error)(f"{error}{hints}") from error
 
 
-def instead(path: Path) -> str:
-    """Describe a path that is not a dataset, and what to do; empty for an unknown kind of path."""
+def instead(path: Path, *, recordings: bool = False) -> str:
+    """Describe a path that is not a dataset, and what to do; empty for an unknown kind, or a recording that is read."""
     from edgefirst_ros.sources.inputs import is_recording
 
     if is_recording(path):
-        return f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
+        return "" if recordings else f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
     found = listed(_datasets(path), MOST)
     return f"{path} is a folder with datasets in it; name one of them: {found}" if found else ""
 

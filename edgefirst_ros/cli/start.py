@@ -27,6 +27,7 @@ def main() -> None:
     try:
         _open_closed_streams()
         sys.stdout, sys.stderr = Outlet.of(sys.stdout), Outlet.of(sys.stderr)
+        warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
         warnings.filterwarnings("ignore", module=r"PIL\.")  # our own errors report broken files
         warnings.filterwarnings("ignore", category=RuntimeWarning)  # numpy's, of numbers that overflow
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy starts threads that this program does not need

@@ -311,6 +311,16 @@ def unfinished_in(out: Path) -> list[DatasetPaths]:
     return [paths for paths in found if paths.unfinished]
 
 
+def unfinished_below(folder: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
+    """Yield OUT/NAME of each unfinished dataset in a folder and the folders in it, and what completes it."""
+    for at, folders, _ in os.walk(folder):
+        for place in (os.path.join(at, paths.name) for paths in unfinished_in(Path(at))):
+            yield place, f"is unfinished: edgefirst-ros recover {place} completes it"
+        folders[:] = sorted(
+            one for one in folders if not one.endswith(".partial") and not is_folder_dataset(Path(at, one))
+        )
+
+
 def hint_recover(text: str) -> str:
     """Return a hint at `recover` for a path or folder with an unfinished dataset, `; ...`; empty for any other."""
     given = Path(os.path.abspath(text))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.dataset.names import check_path, hint_recover, is_folder_dataset, locate, unfinished_in
+from edgefirst_ros.dataset.names import check_path, hint_recover, is_folder_dataset, locate, unfinished_below
 from edgefirst_ros.dataset.objects.location import ObjectPath
 from edgefirst_ros.dataset.objects.places import Place, fetched, files_below, is_fleet, refuse_buckets
 from edgefirst_ros.dataset.objects.places import locate as places_of
@@ -298,9 +298,7 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
                 hint = hint_recover(str(path))
                 raise DatasetError(f"{path}: not a dataset or recording, and the folder contains neither{hint}")
             found += inside
-            for folder in sorted({path, *(one.path.parent for one in inside)}):
-                for place in (str(folder / unfinished.name) for unfinished in unfinished_in(folder)):
-                    found.append(missing(place, f"is unfinished: edgefirst-ros recover {place} completes it"))
+            found += [missing(*one) for one in unfinished_below(path)]
             several = True
     return found, several
 

@@ -139,9 +139,9 @@ def test_an_unfinished_dataset_is_named_with_what_completes_it(run, tmp_path):
     (tmp_path / "drive.zip.partial").touch()
     assert "edgefirst-ros recover drive.zip completes it" in run("info", "drive.zip").stderr
     made.write(tmp_path, made.good())
-    told = run("info", ".").stdout
-    assert "3 samples in 1 sequence" in told
-    assert "note: ./drive is unfinished: edgefirst-ros recover ./drive completes it" in told
+    told = run("info", ".")
+    assert "3 samples in 1 sequence" in told.stdout
+    assert told.stderr == "note: ./drive is unfinished: edgefirst-ros recover ./drive completes it\n"
 
 
 def test_validate_names_what_is_missing_once(run):

@@ -4,6 +4,7 @@
 import json
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,32 @@ def unfinished(given, tmp_path):
     shutil.copy(given["places"]["zip"], tmp_path / "z" / "drive.zip.partial")
     shutil.copytree(given["places"]["directory"], tmp_path / "d" / "drive.partial")
     return "z", "z/drive", "z/drive.zip", "z/drive.zip.partial", "d", "d/drive", "d/drive.partial"
+
+
+@pytest.mark.parametrize("verb", ["info", "validate", "merge", "export", "Dataset", "view", "report"])
+def test_unfinished_datasets_in_a_folder_with_a_finished_one_are_named(given, run, tmp_path, verb):
+    """At any depth; the finished one is read."""
+    (tmp_path / "all" / "deep").mkdir(parents=True)
+    shutil.copytree(given["places"]["zip"].parent, tmp_path / "all", dirs_exist_ok=True)
+    shutil.copy(given["places"]["zip"], tmp_path / "all" / "cut.zip.partial")
+    shutil.copytree(given["places"]["directory"], tmp_path / "all" / "deep" / "old.partial")
+    (tmp_path / "all" / "deep" / "old.partial" / "drive").rename(tmp_path / "all" / "deep" / "old.partial" / "old")
+    options = {"export": ("--to", "coco", "-o", "new")} | READING
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        done = None if verb == "Dataset" else run(verb, "all", *options[verb])
+        assert verb != "Dataset" or len(Dataset("all")) == len(Dataset(given["places"]["zip"]))
+    assert done is None or done.exit_code == (3 if verb == "report" else 0), (done.output, done.exception)
+    said = {str(one.message) for one in told} | set(done.output.split("\n") if done is not None else ())
+    lines = {f"all/{one}{':' if verb == 'report' else ''} is unfinished: edgefirst-ros recover all/{one} completes it"
+             for one in ("cut", "deep/old")}  # fmt: skip
+    assert verb == "view" or lines <= said
+
+
+def test_a_recording_is_not_explained_to_a_verb_that_reads_recordings(given, run, tmp_path):
+    (tmp_path / "out.html").touch()
+    done = run("report", given["recordings"]["file"], *READING["report"])
+    assert str(done.exception) == "out.html: exists already; --overwrite replaces it, -o names another place"
 
 
 @pytest.mark.parametrize("verb", [*READING, "split", "label", "export", "Dataset"])

@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from edgefirst_ros.dataset.names import hint_recover, is_folder_dataset
+from edgefirst_ros.dataset.names import hint_recover, is_folder_dataset, unfinished_below
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.store import Store, download, open_store
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
@@ -92,6 +93,8 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
         found = [
             path for path in files_below(Path(text), is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
         ]
+        for place, why in unfinished_below(text) if found else ():
+            warnings.warn(f"{place} {why}", stacklevel=3)
     elif fleet or is_remote(text) or is_glob(text) or text.endswith(LIST):
         try:
             places = locate([text])

@@ -85,7 +85,7 @@ def view(
         if os.path.lexists(save) and not overwrite:
             raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
     place = Path(save) if save is not None else None
-    wanted, _ = wanted_of([Path(path) for path in paths], join=join)
+    wanted = [one for one in wanted_of([Path(path) for path in paths], join=join)[0] if one.fetch is None]  # finished
     if len(wanted) != 1:
         names = listed((one.path for one in wanted), MOST_LISTED)
         raise UsageError(f"one dataset or recording is shown at a time; name one of {names}")
