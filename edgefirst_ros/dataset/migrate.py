@@ -138,6 +138,8 @@ def migrate(
         raise UsageError(f"box2d {box2d!r} must be one of {', '.join(LAYOUTS)}")
     if target.is_dir():
         raise DatasetError(f"{target} is a folder")
+    if target.name.endswith(".frames.arrow"):
+        raise UsageError(f"{target}: is the name of a table of frames; expected annotations, such as NAME.arrow")
     if os.path.lexists(target) and not overwrite:
         raise DatasetError(f"{target} exists; use --overwrite to replace it")
     annotations = read_annotations(Path(source), location_order, pose_order, limits)

@@ -363,12 +363,19 @@ def refuse(place: Path, *, overwrite: bool) -> None:
             raise DatasetError(f"{place}: exists already; --overwrite replaces it, -o names another place")
         if not os.path.isfile(place) or os.path.islink(place):
             raise DatasetError(f"{place}: is not a regular file; -o names another place")
+        refuse_data(place)
         refuse_irreplaceable(place)
     folder = next(one for one in place.absolute().parents if os.path.lexists(one))
     if not os.path.isdir(folder):
         raise DatasetError(f"{folder}: is not a folder; -o names another place")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DatasetError(f"{folder}: cannot be written to: Permission denied; -o names another place")
+
+
+def refuse_data(place: str | os.PathLike[str]) -> None:
+    """Raise DatasetError for an output with the name of a dataset or recording, which --overwrite would destroy."""
+    if os.fspath(place).endswith((".zip", ".arrow", *RECORDINGS)):
+        raise DatasetError(f"{place}: has the name of a dataset or recording, and is not replaced; name another place")
 
 
 def write(place: Path, content: bytes) -> None:

@@ -213,6 +213,26 @@ def test_an_output_in_a_bucket_is_refused_by_name(given, run, tmp_path, verb):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["drive.zip", "drive.arrow", "drive.frames.arrow", "drive.mcap", "drive.db3", "x.bag"])
+@pytest.mark.parametrize("verb", ["report", "report table", "view", "rig", "migrate"])
+def test_overwrite_of_one_file_does_not_destroy_a_dataset_or_recording(given, run, tmp_path, verb, name):
+    """The place of a dataset, typed in place of a page's."""
+    shutil.copytree(given["places"]["zip"].parent, tmp_path / "sets")
+    for other in ("drive.mcap", "drive.db3", "x.bag"):
+        shutil.copy(given["recordings"]["file"], tmp_path / "sets" / other)
+    before, place = files(tmp_path / "sets"), tmp_path / "sets" / name
+    arguments = {
+        "report": ("report", "sets/drive.zip", "-o"),
+        "report table": ("report", given["places"]["zip"].parent, "-o"),
+        "view": ("view", "sets/drive.zip", "--save"),
+        "rig": ("rig", "sets/drive.mcap", "-o"),
+        "migrate": ("migrate", "sets/drive.arrow", "-o"),
+    }[verb]
+    if (verb, name) != ("migrate", "drive.arrow"):  # which is annotations in place of annotations
+        assert run(*arguments, place, "--overwrite").exit_code != 0
+        assert files(tmp_path / "sets") == before
+
+
 @pytest.mark.parametrize("kind", sorted(RECORDINGS))
 def test_a_recording_is_converted_from_anywhere_to_the_same_files(given, run, tmp_path, kind):
     place = given["recordings"][kind]

@@ -23,7 +23,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, Usa
 from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.report.recording import recorded
-from edgefirst_ros.report.run import Wanted, refuse_settings, wanted_of
+from edgefirst_ros.report.run import Wanted, refuse_data, refuse_settings, wanted_of
 from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.report.view import ENTITIES
 from edgefirst_ros.report.view.viewer import show
@@ -84,6 +84,7 @@ def view(
             raise UsageError("--save and --web cannot be combined")
         if os.path.lexists(save) and not overwrite:
             raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
+        refuse_data(save)
     place = Path(save) if save is not None else None
     wanted = [one for one in wanted_of([Path(path) for path in paths], join=join)[0] if one.fetch is None]  # finished
     if len(wanted) != 1:
