@@ -77,13 +77,19 @@ class Stream:
         return sorted(range(len(self.units)), key=self.index.__getitem__)
 
 
+@functools.cache
+def ground(size: tuple[int, int]) -> np.ndarray:
+    """Squares of 8 x 8 pixels, 64 more than `size` each way."""
+    width, height = size
+    rng = np.random.default_rng(5)
+    return np.kron(rng.integers(60, 200, (height // 8 + 9, width // 8 + 9, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+
+
 def painted(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:
     """A picture (H, W, 3) whose ground moves, with its bar code."""
     width, height = size
-    rng = np.random.default_rng(5)
-    ground = np.kron(rng.integers(60, 200, (height // 8 + 9, width // 8 + 9, 3)), np.ones((8, 8, 1))).astype(np.uint8)
     y, x = index * 3 % 64, index * 5 % 64
-    rgb = ground[y : y + height, x : x + width].copy()
+    rgb = ground(size)[y : y + height, x : x + width].copy()
     draw_bar_code(rgb, index)
     return rgb
 
