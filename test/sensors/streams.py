@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import av
 import numpy as np
+from av.video.reformatter import VideoReformatter
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.picture import Picture
@@ -106,9 +107,9 @@ def encode(codec, settings, frames, *, size=SIZE, form="yuv420p", once=False, tu
     encoder.options = {key: value for key, value in options.items() if value} | {
         "x264-params" if codec == "h264" else "x265-params": settings.strip(":") + ":qp=24"
     }
-    packets = []
+    packets, scaler = [], VideoReformatter()
     for index in range(frames):
-        frame = av.VideoFrame.from_ndarray(paint(index, size), format="rgb24").reformat(format=form)
+        frame = scaler.reformat(av.VideoFrame.from_ndarray(paint(index, size), format="rgb24"), format=form)
         frame.pts = index
         packets += [(packet.pts, bytes(packet)) for packet in encoder.encode(frame)]
     packets += [(packet.pts, bytes(packet)) for packet in encoder.encode(None)]
@@ -133,7 +134,7 @@ def plainly(codec, units) -> tuple[dict[int, bytes], dict[int, set[str]], dict[i
     """What a decoder of one thread makes of {number: unit}: planes, complaints by unit, bar codes."""
     decoder = av.CodecContext.create(codec, "r")
     decoder.thread_count = 1
-    found, complaints, codes = {}, {}, {}
+    found, complaints, codes, scaler = {}, {}, {}, VideoReformatter()
     for number, data in [*units.items(), (None, None)]:
         packet = None
         if data is not None:
@@ -150,7 +151,7 @@ def plainly(codec, units) -> tuple[dict[int, bytes], dict[int, set[str]], dict[i
                 complaints.setdefault(number, set()).add(text)
         for frame in frames:
             found[frame.pts] = planes(frame)
-            codes[frame.pts] = read_bar_code(frame.to_ndarray(format="rgb24"))
+            codes[frame.pts] = read_bar_code(scaler.reformat(frame, format="rgb24").to_ndarray())
     return found, complaints, codes
 
 
