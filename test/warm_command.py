@@ -68,7 +68,7 @@ class WarmProcess:
         self.send_signal(9)
 
 
-def run_warm(path, arguments, folder, stdout=None, environment=None):
+def run_warm(path, arguments, folder, stdout=None, environment=None, code=None):
     """Run the command in such a fork until it ends; returns its exit code, output and errors as `subprocess.run`."""
     import subprocess  # which the program need not load
     import tempfile
@@ -76,10 +76,10 @@ def run_warm(path, arguments, folder, stdout=None, environment=None):
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, open(os.devnull) as nothing:
         streams = nothing, out if stdout is None else stdout, err
         standard = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
-        code = WarmProcess(path, [*map(str, arguments)], standard, environment, folder=folder).wait()
+        status = WarmProcess(path, [*map(str, arguments)], standard, environment, code, folder).wait()
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
 
 
 def serve(path):
@@ -90,10 +90,16 @@ def serve(path):
     import pyarrow.parquet  # noqa: F401
 
     from edgefirst_ros.cli.app import VERBS
+    from edgefirst_ros.cli.options import settings_of
+    from edgefirst_ros.config.values import CAPTURE, PLAY
 
     for name in (*(f"edgefirst_ros.cli.{verb.module}" for verb in VERBS.values()), *USED):
         with contextlib.suppress(ImportError):  # no ROS 2, no Zenoh
             importlib.import_module(name)
+    for uses in ("", CAPTURE, PLAY):
+        settings_of(uses)  # makes a JSON schema of the settings
+    with contextlib.suppress(ImportError):
+        importlib.import_module("edgefirst_ros.report.page")._environment().get_template("page.html.jinja")
     gc.freeze()  # a fork that looks through all of it would copy it
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as events:
         listener.bind(path)
