@@ -351,24 +351,23 @@ def integer_centre(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("defect", "check"),
+    ("defect", "checks"),
     [
-        (inverted, check_places),
-        (inverted, check_projection),
-        (transposed, check_poses),
-        (mirrored_yaw, check_poses),
-        (shifted, check_poses),
-        (shifted, check_images),
-        (swapped, check_cubes),
-        (boxes_of_the_lidar, check_cuboids),
-        (integer_centre, check_centre),
+        (inverted, [check_places, check_projection]),
+        (transposed, [check_poses]),
+        (mirrored_yaw, [check_poses]),
+        (shifted, [check_poses, check_images]),
+        (swapped, [check_cubes]),
+        (boxes_of_the_lidar, [check_cuboids]),
+        (integer_centre, [check_centre]),
     ],
 )
-def test_defects_are_seen(defect, check, source, tmp_path, monkeypatch):
+def test_defects_are_seen(defect, checks, source, tmp_path, monkeypatch):
     defect(monkeypatch)
     exported(source, tmp_path / "out")
-    with pytest.raises(AssertionError):
-        check(*opened(tmp_path / "out" / NAME), Dataset(source))
+    for check in checks:
+        with pytest.raises(AssertionError):
+            check(*opened(tmp_path / "out" / NAME), Dataset(source))
 
 
 # ---- the way back ----------------------------------------------------------------------------------
