@@ -22,6 +22,8 @@ FEW = 5
 """Topics that a note names; of more than that their number is reported."""
 CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
 """The device's names for its cameras, the preferred one first."""
+NOT_OF_SENSORS = ("std_msgs/", "diagnostic_msgs/", "lifecycle_msgs/", "rcl_interfaces/")
+"""Packages of events and states, such as those of other captures."""
 INFO = "camera/info"
 CAMERA = streams.CAMERA.key
 SET_REFERENCE = "set reference_topic (--reference-topic)"
@@ -392,8 +394,9 @@ class _Finder:
             if found:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
+        sensors = [topic for topic, schema in self.topics.items() if not schema.startswith(NOT_OF_SENSORS)]
         raise RecordingError(
-            f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {nearest_first(CAMERA_NAMES[0], self.topics)}; "
+            f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {nearest_first(CAMERA_NAMES[0], sensors)}; "
             f"to make samples of another topic, {SET_REFERENCE}"
         )
 

@@ -66,6 +66,17 @@ def finished(answer):
 
 
 # ---- waiting -------------------------------------------------------------------------------
+def test_a_waiting_capture_lists_topics_without_events_of_other_captures(drive):
+    drive.session.activate()
+    drive.system.offers = {
+        "/other/capture/finished": "std_msgs/msg/String",
+        "/diagnostics": "diagnostic_msgs/msg/DiagnosticArray",
+        IMU: drive.offers[IMU],
+    }
+    drive.session.look()
+    assert f"; topics: {IMU}; " in drive.session.status()["waiting_for"]
+
+
 def test_a_session_waits_for_the_camera_and_says_so_once(drive):
     assert drive.session.state is SessionState.INACTIVE
     drive.session.activate()
