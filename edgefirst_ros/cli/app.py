@@ -87,6 +87,8 @@ def _command(name: str, verb: Verb) -> Any:
 INSTEAD = {
     **dict.fromkeys(("ls", "list", "show", "inspect", "stats"), "info"),
     "check": "validate",
+    "fix": "validate --fix",
+    "restore": "import",
     "open": "view",
     "record": "capture",
     "upload": "convert --upload",

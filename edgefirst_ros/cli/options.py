@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import typer
 import typer.main
@@ -96,6 +96,13 @@ class Command(TyperCommand):
                 setting = name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
                 if setting:
                     raise UsageError(f"no option {given}; use the setting: --set {setting}=...") from None
+            if near := getattr(error, "possibilities", None):
+                from difflib import get_close_matches
+
+                cast("Any", error).possibilities = get_close_matches(given, near, 3, 0.7)
+            wanted = getattr(getattr(error, "param", None), "metavar", None) or ""
+            if type(error).__name__ == "MissingParameter" and "|" in wanted:
+                cast("Any", error).message = f"Expected one of {wanted.replace('|', ', ')}"
             raise
 
     def invoke(self, ctx: Any) -> Any:

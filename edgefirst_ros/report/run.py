@@ -291,7 +291,7 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
             except DatasetError as error:
                 if not os.path.lexists(path):
                     raise
-                raise DatasetError(f"{path}: neither a dataset nor a recording: {error}") from error
+                raise DatasetError(f"{path}: not a recording, and {str(error).removeprefix(f'{path}: ')}") from error
         else:
             inside = sorted(_inside(path), key=lambda one: str(one.path))
             if not inside:

@@ -288,8 +288,9 @@ class McapWalk(RecordedFile):
         if not self.size:
             raise RecordingError(f"{self.path}: the file is empty; expected an MCAP recording")
         if start != MAGIC:
+            hint = "; it is a ZIP, such as a dataset; expected the recording" if start[:2] == b"PK" else ""
             raise RecordingError(
-                f"{self.path}: not an MCAP recording: it begins with {start[:8]!r}, not with the MCAP magic"
+                f"{self.path}: not an MCAP recording: it begins with {start[:8]!r}, not with the MCAP magic{hint}"
             )
         self.position = len(MAGIC)
         while self.position < self.size:

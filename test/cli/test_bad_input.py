@@ -259,9 +259,40 @@ def test_demo_where_no_folder_can_be(run, tmp_path):
 def test_other_words_for_a_verb_lead_to_it(run):
     shown = run("help", "convert").stdout
     assert shown == run("convert", "--help").stdout != run("help").stdout == run("--help").stdout
-    for tried, verb in {"ls": "info", "show": "info", "check": "validate", "record": "capture"}.items():
+    words = {"ls": "info", "show": "info", "check": "validate", "fix": "validate --fix", "restore": "import"}
+    for tried, verb in {**words, "record": "capture"}.items():
         done = run(tried, "x")
         assert (done.returncode, f"no command {tried}; use edgefirst-ros {verb}" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["export", "out", "-o", "new"], "Missing option '--to'. Expected one of coco, yolo, ncore, l5kit, roverd, nuscenes"),
+        (["label", "out", "labels.json"], "Missing option '--from'. Expected one of coco, yolo"),
+        (["import", "out", "-o", "new"], "Missing option '--from'. Expected one of"),
+    ],
+)
+def test_a_missing_format_lists_the_formats(call, arguments, says):
+    done = call(*arguments)
+    assert (done.exit_code, says in " ".join(done.output.split())) == (2, True), done.output
+
+
+def test_options_are_suggested_only_if_they_are_near(call):
+    assert "(Possible options" not in call("convert", "x", "--cameras", "front").output
+    assert "--tolerance" in call("convert", "x", "--tolerence", "1").output
+
+
+def test_a_dataset_that_is_to_be_converted_is_named_as_a_zip(run, tmp_path):
+    (tmp_path / "drive.zip").write_bytes(b"PK\3\4 and more of it")
+    assert "it is a ZIP, such as a dataset; expected the recording" in run("convert", "drive.zip", "-o", "out").stderr
+
+
+def test_a_page_that_is_to_be_reported_is_named_once(run, tmp_path):
+    (tmp_path / "drive.html").write_bytes(b"<html>")
+    done = run("report", "drive.html", "-o", "new.html")
+    assert "drive.html: not a recording, and not a dataset; expected OUT/NAME.zip" in done.stderr
+    assert done.stderr.count("drive.html") == 1
 
 
 def test_version(run):
