@@ -79,9 +79,8 @@ def load_node(name: str) -> Any:
     except ImportError as error:
         version = ".".join(map(str, sys.version_info[:2]))
         raise EdgeFirstError(
-            f"this command is a ROS 2 node, and Python {version} at {sys.executable} has no ROS 2: {error}.\n"
-            "Install ROS 2 (Ubuntu 24.04: apt install ros-jazzy-ros-base ros-jazzy-diagnostic-msgs; "
-            "ros-kilted-... for Kilted)\n"
-            "and source it: source /opt/ros/jazzy/setup.bash. The other commands need no ROS, neither do capture, "
-            "control and play with --zenoh."
+            f"this command needs ROS 2, and Python {version} at {sys.executable} has no ROS 2: {error}.\n"
+            "Install ROS 2 (Ubuntu 24.04: apt install ros-kilted-ros-base ros-kilted-diagnostic-msgs; "
+            "ros-jazzy-... for Jazzy)\n"
+            "and source it: source /opt/ros/kilted/setup.bash. capture, control and play with --zenoh need no ROS."
         ) from None

@@ -268,7 +268,10 @@ def test_other_words_for_a_verb_lead_to_it(run):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["export", "out", "-o", "new"], "Missing option '--to'. Expected one of coco, yolo, ncore, l5kit, roverd, nuscenes"),
+        (
+            ["export", "out", "-o", "new"],
+            "Missing option '--to'. Expected one of coco, yolo, ncore, l5kit",
+        ),
         (["label", "out", "labels.json"], "Missing option '--from'. Expected one of coco, yolo"),
         (["import", "out", "-o", "new"], "Missing option '--from'. Expected one of"),
     ],
@@ -293,6 +296,13 @@ def test_a_page_that_is_to_be_reported_is_named_once(run, tmp_path):
     done = run("report", "drive.html", "-o", "new.html")
     assert "drive.html: not a recording, and not a dataset; expected OUT/NAME.zip" in done.stderr
     assert done.stderr.count("drive.html") == 1
+
+
+def test_recover_of_a_folder_names_the_unfinished_dataset_in_it(run, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "drive.zip.partial").write_bytes(b"")
+    says = "out/drive is unfinished: edgefirst-ros recover out/drive completes it"
+    assert says in run("recover", "out").stderr
 
 
 def test_version(run):

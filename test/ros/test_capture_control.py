@@ -168,6 +168,6 @@ def test_without_ros_the_command_says_what_to_install(command: list[str], tmp_pa
     blind = "import sys; sys.modules['rclpy'] = None; from edgefirst_ros.cli import main; main()"
     done = subprocess.run([command[0], "-c", blind, "capture"], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 1
-    assert "ros-jazzy" in done.stderr
+    assert "ros-kilted-ros-base" in done.stderr
     assert "has no ROS 2" in done.stderr
     assert "Traceback" not in done.stderr

@@ -22,6 +22,7 @@ from edgefirst_ros.dataset.names import (
     Layout,
     Member,
     NewMessages,
+    hint_recover,
     keys_of,
     parse_member,
     refuse_unreadable,
@@ -362,7 +363,8 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
             return paths
     refuse_unreadable(given)
     found = "not a dataset" if os.path.lexists(given) else "no such file or directory"
-    raise DatasetError(f"{text}: {found}; expected OUT/NAME of a dataset or of its files that end in .partial")
+    expected = "expected OUT/NAME of a dataset or of its files that end in .partial"
+    raise DatasetError(f"{text}: {found}; {expected}{hint_recover(text)}")
 
 
 def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
