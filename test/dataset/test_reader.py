@@ -3,7 +3,6 @@
 
 import gc
 import io
-import os
 import pickle
 import struct
 import tracemalloc
@@ -16,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from handmade_dataset import FRAMES, SEQUENCE, name_of, stamp_of
+from open_files import list_open_files
 from PIL import Image
 
 from edgefirst_ros.dataset.reader import Dataset
@@ -232,12 +232,11 @@ def test_datasets_of_other_tools(tmp_path, types, form, number):
 
 
 def test_files_close_with_the_last_reference(dataset):
-    def opened():
+    before = list_open_files(dataset.paths.container.parent)
+    for _ in range(3):
         Dataset(dataset.paths.container)[0].read("camera")
         gc.collect()
-        return len(os.listdir("/proc/self/fd"))
-
-    assert opened() == opened() == opened()
+        assert list_open_files(dataset.paths.container.parent) == before
 
 
 def test_single_pictures_are_samples_without_a_frame(tmp_path):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCore V4: many sequences in one folder, and several cameras, lidars and radars in one sequence."""
 
-import os
-
 import numpy as np
 from bags import REAR, write_two_of_each
 from late import late
+from open_files import list_open_files
 from test_ncore_odd_sequences import sequence
 from test_rigs import renamed
 
@@ -23,16 +22,16 @@ def test_few_of_many_sequences_are_open_at_a_time(tmp_path, monkeypatch):
     for number in range(9):
         sequence(tmp_path / "in" / f"s{number}", name=f"s{number}")
     monkeypatch.setattr(library, "OPEN", 2)
-    before, most = len(os.listdir("/proc/self/fd")), 0
+    most = 0
 
     def watch(*_):
         nonlocal most
-        most = max(most, len(os.listdir("/proc/self/fd")) - before)
+        most = max(most, len(list_open_files(tmp_path)))
 
     restore(tmp_path / "in", "ncore", tmp_path / "out", progress=watch)
     assert most < 14  # a writer has several files open
     assert sorted(path.stem for path in (tmp_path / "out").glob("*.zip")) == [f"s{number}" for number in range(9)]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert list_open_files(tmp_path) == []
 
 
 def test_each_sensor_of_a_rig_is_a_sensor_of_its_own(tmp_path):

@@ -173,16 +173,16 @@ def test_many_traces_of_one_name():
 
 
 def test_traces_are_opened_one_at_a_time(traces, tmp_path):
-    for number in range(20):
+    for number in range(50):
         shutil.copytree(traces / "host", tmp_path / "many" / f"drive-{number}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = set(map(int, os.listdir("/proc/self/fd")))
-    resource.setrlimit(resource.RLIMIT_NOFILE, ([n for n in range(1 << 12) if n not in taken][16], hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, ([n for n in range(1 << 12) if n not in taken][40], hard))
     try:
         made = restore(tmp_path / "many", "roverd", tmp_path / "back")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len(Dataset(made.out).sequences) == 20
+    assert len(Dataset(made.out).sequences) == 50
 
 
 def test_positions_without_end_are_refused(traces, tmp_path):

@@ -7,6 +7,7 @@ import os
 import handmade_dataset as made
 import polars as pl
 import pytest
+from open_files import list_open_files
 
 from edgefirst_ros.dataset import opening
 from edgefirst_ros.dataset.objects.bucket import Patience
@@ -15,6 +16,7 @@ from edgefirst_ros.errors import ObjectStoreError, StorageError
 
 obstore = pytest.importorskip("obstore")
 URI = "s3://drives/sets/data.zip"
+TABLES = "memfd:data"
 
 
 @pytest.fixture
@@ -28,17 +30,6 @@ def bucket(monkeypatch, tmp_path):
     for path in tmp_path.iterdir():
         obstore.put(memory, f"sets/{path.name}", path.read_bytes())
     return memory
-
-
-def held():
-    """Tables that this process holds in memory."""
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            found.append(os.readlink(f"/proc/self/fd/{fd}"))
-        except FileNotFoundError:  # that of the listing itself
-            continue
-    return [name for name in found if "memfd:data" in name]
 
 
 @pytest.mark.parametrize("at_once", [opening.AT_ONCE, 100], ids=["by one request", "by several"])
@@ -77,7 +68,7 @@ def test_a_table_that_breaks_off_leaves_nothing_in_memory(bucket, monkeypatch):
 
     monkeypatch.setattr(opening, "AT_ONCE", 100)
     monkeypatch.setattr(obstore, "get", get)
-    before = held()
+    before = list_open_files(TABLES)
     with pytest.raises(ObjectStoreError, match=r"s3://drives/sets/data\.arrow: .*denied"):
         Dataset(URI)
-    assert held() == before
+    assert list_open_files(TABLES) == before

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from open_files import list_open_files
 
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage import lock
@@ -54,10 +55,10 @@ def test_a_file_that_another_writer_replaces_before_it_is_locked_is_in_use(tmp_p
         (tmp_path / "new").rename(path)
 
     once(monkeypatch, fcntl, "flock", replace)
-    before = set(os.listdir("/proc/self/fd"))
+    before = list_open_files(tmp_path)
     with pytest.raises(InUseError, match=r"d\.partial: another writer is at work"):
         reopen_path(path)
-    assert set(os.listdir("/proc/self/fd")) <= before
+    assert list_open_files(tmp_path) == before
     assert path.read_bytes() == b"of another"
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from open_files import list_open_files
 
 from edgefirst_ros.dataset import DatasetWriter, NewSample
 from edgefirst_ros.dataset.storage.space import Headroom, Reserve, check_there, free_bytes, largest_file
@@ -131,12 +132,6 @@ def test_the_pace_of_growth_counts(tmp_path):
 
 
 # ---- writers that fail -------------------------------------------------------------------------
-def still_open(folder):
-    """Files in a folder that this process has open; of other tests some may still be closed."""
-    targets = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)]
-    return [target for target in targets if target.startswith(str(folder))]
-
-
 @pytest.mark.parametrize("layout", ["zip", "directory"])
 def test_fifty_writers_that_cannot_begin_leave_nothing(tmp_path, layout):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -148,7 +143,7 @@ def test_fifty_writers_that_cannot_begin_leave_nothing(tmp_path, layout):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert list(tmp_path.iterdir()) == []
-    assert still_open(tmp_path) == []
+    assert list_open_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("suffix", ["reserve.partial", "rows.journal"])
@@ -158,7 +153,7 @@ def test_what_is_in_the_way_keeps_nothing_else(tmp_path, suffix):
     with pytest.raises(StorageError, match=f"drive.{suffix}: cannot create: Is a directory"):
         DatasetWriter(tmp_path, "drive")
     assert list(tmp_path.iterdir()) == [blocked]
-    assert still_open(tmp_path) == []
+    assert list_open_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])
@@ -170,7 +165,7 @@ def test_fifty_writers_that_cannot_end_leave_no_descriptor(tmp_path, layout):
             out.rename(tmp_path / f"moved {n}")
             with pytest.raises(StorageError, match="is still there; once that is fixed, `edgefirst-ros recover"):
                 writer.finish({})
-    assert still_open(tmp_path) == []
+    assert list_open_files(tmp_path) == []
 
 
 def test_a_disk_that_is_full_for_a_large_table(tmp_path):
