@@ -238,7 +238,7 @@ def validate(
 def merge(
     context: typer.Context,
     place: Annotated[str, PLACE],
-    out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Folder or s3://BUCKET/PREFIX for it.")],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Folder or s3://BUCKET/PREFIX.")],
     name: Annotated[str | None, typer.Option(help="Name of the merged dataset; default: the folder's.")] = None,
     where: Annotated[str | None, WHERE] = None,
     shard_bytes: Annotated[

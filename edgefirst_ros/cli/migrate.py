@@ -20,7 +20,8 @@ def migrate(
         Path, typer.Argument(metavar="IN", readable=False, help="Annotations: NAME.arrow, NAME.parquet or NAME.json.")
     ],
     target: Annotated[
-        Path, typer.Option("-o", "--out", metavar="OUT", readable=False, help="Output; its suffix names the format.")
+        Path,
+        typer.Option("-o", "--out", metavar="OUT", readable=False, help="File: X.arrow, X.parquet or X.json."),
     ],
     to: Annotated[str, typer.Option("--to", metavar="V", help="Schema: 2025.10, 2026.04 or 2026.10.")] = "2026.04",
     box2d: Annotated[

@@ -19,7 +19,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from edgefirst_ros.cli.output import Report, Result, progress, say, show
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import UsageError, nearest_first
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
@@ -45,14 +45,22 @@ SET = {
 }
 """Help of `--set`, where it does not take any setting."""
 INSTEAD = {
-    **dict.fromkeys(("--fps", "--hz"), "--rate"),
-    **dict.fromkeys(("--topic", "--camera"), "--reference-topic"),
-    "--output": "--out",
-    "--format": "--to",
-    "--width": "--max-width",
-    "--quality": "--jpeg-quality",
+    **dict.fromkeys(("--fps", "--hz"), ("--rate",)),
+    **dict.fromkeys(("--topic", "--camera"), ("--reference-topic",)),
+    **dict.fromkeys(("--from", "--begin", "--since"), ("--start",)),
+    **dict.fromkeys(("--to", "--until", "--stop", "--duration"), ("--end", "--out")),
+    **dict.fromkeys(("-o", "--out", "--output"), ("--out", "--save")),
+    **dict.fromkeys(("-f", "--force", "-y", "--yes"), ("--overwrite",)),
+    **dict.fromkeys(("-j", "--jobs", "--threads"), ("--workers",)),
+    **dict.fromkeys(("--train", "--val", "--test"), ("--split",)),
+    **dict.fromkeys(("--dir", "--directory", "--folder"), ("--layout",)),
+    "--browser": ("--web",),
+    "--continue": ("--resume",),
+    "--format": ("--to",),
+    "--width": ("--max-width",),
+    "--quality": ("--jpeg-quality",),
 }
-"""Options that users try, and what they mean."""
+"""Options that users try, and those that they may mean."""
 CHOSEN, USES = "edgefirst_ros.chosen", "edgefirst_ros.uses"
 
 
@@ -87,10 +95,11 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             given = str(getattr(error, "option_name", ""))
-            meant = INSTEAD.get(given)
-            if meant is not None and any(meant in one.opts for one in self.get_params(ctx)):
-                raise UsageError(f"no option {given}; use {meant}") from None
-            if self.uses and type(error).__name__ == "NoSuchOption":
+            unknown = type(error).__name__ == "NoSuchOption"
+            options = {option for one in self.get_params(ctx) for option in one.opts}
+            if meant := [option for option in INSTEAD.get(given, ()) if unknown and option in options]:
+                raise UsageError(f"no option {given}; use {' or '.join(meant)}") from None
+            if self.uses and unknown:
                 name = given.lstrip("-").replace("-", "_")
                 known = settings_of(self.uses)
                 setting = name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
@@ -99,10 +108,13 @@ class Command(TyperCommand):
             if near := getattr(error, "possibilities", None):
                 from difflib import get_close_matches
 
-                cast("Any", error).possibilities = get_close_matches(given, near, 3, 0.7)
-            wanted = getattr(getattr(error, "param", None), "metavar", None) or ""
-            if type(error).__name__ == "MissingParameter" and "|" in wanted:
-                cast("Any", error).message = f"Expected one of {wanted.replace('|', ', ')}"
+                names = get_close_matches(given.lstrip("-"), [one.lstrip("-") for one in near], 3, 0.7)
+                cast("Any", error).possibilities = [one for one in near if one.lstrip("-") in names]
+            if type(error).__name__ == "MissingParameter":
+                missing = cast("Any", error).param
+                several = "|" in (missing.metavar or "")
+                message = f"Expected one of {missing.metavar.replace('|', ', ')}" if several else missing.help
+                cast("Any", error).message = message
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -127,6 +139,13 @@ def report_progress(context: typer.Context) -> AbstractContextManager[Report]:
 
 class Group(TyperGroup):
     """A verb with verbs of its own, each listed with its whole first line."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb of the arguments. Raises UsageError for an unknown one."""
+        if args[0] not in self.commands:
+            known = nearest_first(args[0], self.commands)
+            raise UsageError(f"no command {ctx.info_name} {args[0]}; known: {known}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of verbs."""

@@ -17,7 +17,7 @@ import pytest
 import edgefirst_ros
 from edgefirst_ros.cli import output as progress_module
 from edgefirst_ros.cli.output import explained, instead, show
-from edgefirst_ros.errors import DatasetError, StorageError, counted
+from edgefirst_ros.errors import DatasetError, StorageError, UsageError, counted
 from edgefirst_ros.export import Exported
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.exif import insert_jpeg
@@ -274,16 +274,39 @@ def test_other_words_for_a_verb_lead_to_it(run):
         ),
         (["label", "out", "labels.json"], "Missing option '--from'. Expected one of coco, yolo"),
         (["import", "out", "-o", "new"], "Missing option '--from'. Expected one of"),
+        (["convert", "x.mcap"], "Missing option '-o' / '--out'. Folder for the dataset."),
+        (["fleet", "convert", "."], "Missing option '-o' / '--out'. Folder or s3://BUCKET/PREFIX."),
+        (["merge", "-o", "new"], "Missing argument 'DATASET'. OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow."),
     ],
 )
-def test_a_missing_format_lists_the_formats(call, arguments, says):
+def test_a_missing_option_or_path_says_what_it_is(call, arguments, says):
     done = call(*arguments)
     assert (done.exit_code, says in " ".join(done.output.split())) == (2, True), done.output
 
 
 def test_options_are_suggested_only_if_they_are_near(call):
     assert "(Possible options" not in call("convert", "x", "--cameras", "front").output
+    assert "(Possible options" not in call("report", "x", "--open").output
     assert "--tolerance" in call("convert", "x", "--tolerence", "1").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["view", "x", "-o", "x.rrd"], "no option -o; use --save"),
+        (["fleet", "convert", ".", "--to", "x"], "no option --to; use --end or --out"),
+        (["fleet", "convert", ".", "-j", "2"], "no option -j; use --workers"),
+        (["fleet", "list", "x"], "no command fleet list; known: validate, status,"),
+    ],
+)
+def test_other_words_for_an_option_lead_to_it(call, arguments, says):
+    done = call(*arguments)
+    assert isinstance(done.exception, UsageError)
+    assert says in str(done.exception)
+
+
+def test_an_option_without_its_value_is_not_taken_for_an_unknown_one(call):
+    assert "Option '-o' requires an argument" in call("convert", "x.mcap", "-o").output
 
 
 def test_a_dataset_that_is_to_be_converted_is_named_as_a_zip(run, tmp_path):
