@@ -25,13 +25,13 @@ def demo(
 
     Exit codes: those of convert, and 1 if the check finds an error.
     """
-    from edgefirst_ros.dataset.names import check_path
+    from edgefirst_ros.dataset.names import check_folder
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.errors import DatasetError
     from edgefirst_ros.pipeline.conversion import convert
     from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
-    check_path(out)
+    check_folder(out)
     recipe = Recipe(seconds=seconds, scene="street")
     recording = out / recording_name(recipe.host, START)
     partial = out / f"{recording.name}.{os.getpid()}.partial"  # two demos may share a folder

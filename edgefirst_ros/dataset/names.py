@@ -116,6 +116,14 @@ def check_path(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"the output {os.fspath(path)!a} is not a valid path in UTF-8; choose another") from None
 
 
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError for an output folder whose path is not UTF-8, or that would get the name of a file."""
+    check_path(path)
+    stem, ending = os.path.splitext(os.fspath(path))
+    if ending in (".zip", ".arrow", ".parquet", ".json", ".mcap") and not os.path.isdir(path):
+        raise UsageError(f"the output {os.fspath(path)} has the name of a file; expected a folder, such as {stem}")
+
+
 def check_name(name: str) -> str:
     """Return `name`; raises UsageError when it cannot name a dataset."""
     safe = safe_name(name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from edgefirst_ros.dataset import publish
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
-from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
+from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_folder, check_name, member_name
 from edgefirst_ros.dataset.storage.lock import give_back, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, IN_MEMORY, Checkpoint, Row, RowLog
@@ -162,7 +162,7 @@ class DatasetWriter:
             raise UsageError(f"schema {schema!r}; can be written: {', '.join(schemas.WRITABLE)}")
         if "\0" in os.fspath(out):
             raise UsageError(f"{os.fspath(out)!r} is not a valid path")
-        check_path(out)
+        check_folder(out)
         self.paths = DatasetPaths(Path(os.path.abspath(out)), check_name(name), layout)
         self.state = WriterState.OPEN
         self.samples = 0

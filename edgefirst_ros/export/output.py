@@ -33,13 +33,13 @@ MOST = 8
 def staged(out: Path) -> Iterator[Path]:
     """Make a new folder beside `out` to write into, which is renamed to `out` at the end, or removed on failure.
 
-    Raises UsageError for a path that is not UTF-8, DatasetError where `out` exists or another export to it is under
-    way, StorageError where a file cannot be read or written. The folder of a killed export is replaced: only exports
-    use that name.
+    Raises UsageError for a path that is not UTF-8 or is that of a file, DatasetError where `out` exists or another
+    export to it is under way, StorageError where a file cannot be read or written. The folder of a killed export is
+    replaced: only exports use that name.
     """
-    from edgefirst_ros.dataset.names import check_path
+    from edgefirst_ros.dataset.names import check_folder
 
-    check_path(out)
+    check_folder(out)
     if os.path.lexists(out):
         raise DatasetError(f"{out}: exists already; it must be a new folder, name another one")
     if os.path.lexists(out.parent) and not out.parent.is_dir():

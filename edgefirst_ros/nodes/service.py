@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.dataset.names import check_folder
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
 from edgefirst_ros.pipeline.health import Condition, Health, Status
@@ -119,6 +120,7 @@ def check_capture(settings: Settings, live: LiveSettings) -> None:
     if live.report:
         need("report: true", "report", "jinja2", "plotly")
     out = Path(live.out)
+    check_folder(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

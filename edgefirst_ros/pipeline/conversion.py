@@ -17,7 +17,7 @@ from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import Counts, Progress, lacks, quiet
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera
+from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_folder, check_name, safe_name, with_camera
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, Text, UsageError, counted, show_path
@@ -283,7 +283,7 @@ def convert(
         check_name(name)
     if resume and overwrite:
         raise UsageError("resume and overwrite cannot be combined")
-    check_path(out)
+    check_folder(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     if resume and places.finished:
         return _finished(places, plan, settings, notes)

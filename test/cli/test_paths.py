@@ -43,3 +43,29 @@ def test_a_path_that_is_no_utf8(run, tmp_path, verb):
     if verb not in WORK:
         assert "not a valid path in UTF-8" in done.stderr
         assert not (folder / "new").exists()
+
+
+FOLDERS = {
+    "export": ("data.zip", "--to", "roverd"),
+    "import": ("data.zip", "--from", "roverd"),
+    "merge": ("data.zip",),
+    "convert": ("drive.mcap",),
+    "demo": (),
+    "capture": ("--zenoh",),
+}
+
+
+@pytest.mark.parametrize("name", ["set.zip", "set.arrow", "set.json"])
+@pytest.mark.parametrize("verb", FOLDERS)
+def test_a_folder_is_not_made_under_the_name_of_a_file(run, recording, tmp_path, verb, name):
+    made.write(tmp_path, made.good())
+    shutil.copy(recording(seconds=0.2), tmp_path / "drive.mcap")
+    before = state(tmp_path)
+    out = tmp_path / "new" / name
+    done = run(verb, *FOLDERS[verb], "-o", str(out))
+    assert done.returncode == 2
+    assert f"{out} has the name of a file; expected a folder, such as {out.with_suffix('')}\n" in done.stderr
+    assert state(tmp_path) == before
+    out.mkdir(parents=True)
+    if verb in ("merge", "convert"):
+        assert run(verb, *FOLDERS[verb], "-o", str(out)).returncode == 0, "a folder of that name is one"
