@@ -85,6 +85,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def size_of(number: float) -> str:
+    """Return a number of bytes in words: `12.3 kB`, `1.2 MB`, `3.45 GB`."""
+    unit, power, digits = ("GB", 9, 2) if number >= 1e9 else ("MB", 6, 1) if number >= 1e5 else ("kB", 3, 1)
+    return f"{number / 10**power:.{digits}f} {unit}"
+
+
 def listed(names: Iterable[object], most: int) -> str:
     """Return names as one text, `a, b`; of those after the first `most` only the number."""
     every = list(map(str, names))

@@ -103,7 +103,7 @@ BAD = [
     ("schema_version", "'2027.01'", "2027.01"),
     ("schema_version", "2026.041", "2026.041"),
     ("layout", "tar", "expected one of zip, directory, got 'tar'"),
-    ("split", "{train: 0.8, val: 0.1}", "0.9"),
+    ("split", "{train: 0.8, val: 0.1}", "0.8, 0.1"),
     ("split", "{train: 1.5, val: -0.5}", "1.5"),
     ("split", "{train: .nan, val: 1}", "nan"),
     ("split", "{train: 0, val: 1}", "train"),

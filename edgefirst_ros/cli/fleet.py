@@ -24,7 +24,7 @@ from edgefirst_ros.cli.options import (
     rule_of,
     wants_json,
 )
-from edgefirst_ros.cli.output import EVERY, LINE_EVERY, Result, Said, describe_time, size_of
+from edgefirst_ros.cli.output import EVERY, LINE_EVERY, Result, Said, describe_time
 from edgefirst_ros.errors import (
     DatasetError,
     ObjectStoreError,
@@ -35,6 +35,7 @@ from edgefirst_ros.errors import (
     one_line,
     printable,
     show_path,
+    size_of,
 )
 from edgefirst_ros.export import SYSTEMS
 

@@ -63,11 +63,6 @@ def show(text: Text) -> None:
             say(line)
 
 
-def size_of(number: float) -> str:
-    """Return a number of bytes in words: `1.2 MB`, `3.45 GB`."""
-    return f"{number / 1e9:.2f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table: the first and the last column left-aligned, the others right-aligned.
 

@@ -252,11 +252,12 @@ class Settings(Model):
     @field_validator("split")
     @classmethod
     def _shares(cls, value: dict[str, float]) -> dict[str, float]:
-        for group, share in value.items():
-            if not 0 < share <= 1:
-                raise ValueError(f"expected a share above 0, at most 1, for {group}, got {share}")
-        if value and abs(sum(value.values()) - 1) > 1e-6:
-            raise ValueError(f"expected shares that add up to 1, got {sum(value.values()):g}")
+        least, total = min(value.values(), default=1), sum(value.values())
+        if value and (least <= 0 or abs(total - 1) > 1e-6):
+            right = {group: share / total for group, share in value.items()} if least > 0 and len(value) > 1 else {}
+            shares = ",".join(f"{group}={share:.3g}" for group, share in (right or {"train": 0.8, "val": 0.2}).items())
+            found = ", ".join(f"{share:g}" for share in value.values())
+            raise ValueError(f"expected shares above 0 that add up to 1, got {found}; set all at once: {shares}")
         return value
 
     @model_validator(mode="after")

@@ -179,6 +179,8 @@ def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, s
             if folded(new) in owners:
                 if not rename:
                     first = owners[folded(new)].container.path
+                    if os.path.realpath(first) == os.path.realpath(dataset.container.path):
+                        raise UsageError(f"{first} is given twice; name each dataset once")
                     raise UsageError(
                         f"{first} and {dataset.container.path} both have a sequence {sequence!r}; "
                         "use --rename to rename the second one"

@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.values import drop_broken_rings, is_list, is_text
-from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first, size_of
 from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ def repeats_of(
 def describe_repeats(members: int, size: int) -> str:
     """Return in words how many members repeat the message of the sample before, their bytes, and what saves them."""
     return (
-        f"repeated members: {members}, {size / 1e6:.1f} MB: a slower sensor's message serves several samples; "
+        f"repeated members: {members}, {size_of(size)}: a slower sensor's message serves several samples; "
         "convert --no-reuse writes each once"
     )
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import polars as pl
 import pyarrow as pa
 
+from edgefirst_ros.config.load import load
 from edgefirst_ros.dataset import grouping, schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, locate
@@ -83,6 +84,8 @@ class GroupCounts:
     without: int = 0
     missed: str | None = None
     """Shares that were requested and that came out, where they differ by more than 5 points."""
+    stable: bool = False
+    """True if sequences were assigned by their names."""
 
     @classmethod
     def of(
@@ -115,7 +118,8 @@ class GroupCounts:
                     without += tally[grouping.SAMPLES]
                 else:
                     found.setdefault(group, Counter()).update(tally)
-        return cls(found, without, None if rule is None else grouping.describe_missed_shares(rule.shares, shared))
+        missed = None if rule is None else grouping.describe_missed_shares(rule.shares, shared)
+        return cls(found, without, missed, rule is not None and rule.stable)
 
     @property
     def kinds(self) -> list[grouping.Kind]:
@@ -133,7 +137,8 @@ class GroupCounts:
         notes = []
         for group, tally in self.groups.items():
             if not tally.get(grouping.SAMPLES, 0):
-                notes.append(f"group {group} is empty: it needs more sequences, or a shorter split_block, such as 1")
+                block = "" if self.stable else ", or a shorter split_block, such as 1"
+                notes.append(f"group {group} is empty: it needs more sequences{block}")
                 continue
             for what in ("sensor", "label"):
                 lacking = [kind.name for kind in self.kinds if kind.what == what and not tally.get(kind, 0)]
@@ -209,9 +214,10 @@ def split(
         UsageError: A pattern matches no sequence. In both cases every table stays as it was.
         StorageError: The disk is full or refuses.
     """
-    if not isinstance(rule, GroupRule | Mapping):
-        raise UsageError(f"expected shares such as {{'train': 0.8, 'val': 0.2}}, got {rule!r}")
-    rule = rule if isinstance(rule, GroupRule) else GroupRule(dict(rule))
+    if not isinstance(rule, GroupRule):
+        if (given := GroupRule.of(load(None, split=rule))) is None:
+            raise UsageError("expected shares such as {'train': 0.8, 'val': 0.2}")
+        rule = given
     places = [_checked(path) for path in ([datasets] if isinstance(datasets, str | os.PathLike) else datasets)]
     if len({os.path.realpath(paths.arrow) for paths in places}) < len(places):
         raise UsageError("a dataset is given twice")

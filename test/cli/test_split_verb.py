@@ -49,7 +49,16 @@ def test_datasets_are_split_as_one_set(run, datasets):
     [
         ([], "expected --split or --group, such as --split train=0.8,val=0.2"),
         (["--stable"], "stable needs split"),
-        (["--split", "a=0.4"], "expected shares that add up to 1, got 0.4"),
+        (
+            ["--split", "a=0.4"],
+            "--split: expected shares above 0 that add up to 1, got 0.4; set all at once: train=0.8,",
+        ),
+        (["--split", "train=80,val=20"], "got 80, 20; set all at once: train=0.8,val=0.2"),
+        (
+            ["--split", "train=1,val=0"],
+            "expected shares above 0 that add up to 1, got 1, 0; set all at once: train=0.8,",
+        ),
+        (["--group", "day=test"], "day=test matches no sequence; the group is first: test=day; known: day"),
         (["--group", "night*"], "expected GROUP=GLOB such as test=night*, got 'night*'"),
         (["--split", "a=1", "--split-block", "3"], "--set split_block=..."),
         (["--split", "a=1", "--set", "rate=3"], "expected one of split, split_block, split_gap, stable, group"),

@@ -389,7 +389,9 @@ REFUSED = {
     ),
     "edgefirst_ros.load(path)": "use edgefirst_ros.Dataset(path)",
     "edgefirst_ros.info(path)": "use the command edgefirst-ros info",
-    "edgefirst_ros.split(path, 0.8)": "expected shares such as {'train': 0.8, 'val': 0.2}, got 0.8",
+    "edgefirst_ros.split(path, 0.8)": "split: expected a map or text such as train=0.8,val=0.2, got 0.8",
+    "edgefirst_ros.split(path, {})": "expected shares such as {'train': 0.8, 'val': 0.2}",
+    "edgefirst_ros.split(path, {'train': 80, 'val': 20})": "got 80, 20; set all at once: train=0.8,val=0.2",
 }
 
 
