@@ -126,8 +126,11 @@ def restore(
 
     Exit codes: 0 written (the report lists losses), 1 no file written, 2 wrong usage.
     """
+    from edgefirst_ros.dataset.objects.places import refuse_buckets
     from edgefirst_ros.export import restore as run
 
+    refuse_buckets("import", [source], "fetch the folder, and import that", does="read from")
+    refuse_buckets("import", [out], "import to a folder, then upload the dataset")
     limits = limits_of(context)
     with report_progress(context) as tell:
         return run(source, system, out, limits=limits, progress=tell)

@@ -203,10 +203,19 @@ def test_a_verb_that_writes_in_place_refuses_a_bucket_by_name(given, run, verb, 
     assert files(given["places"]["zip"].parent) == before
 
 
-@pytest.mark.parametrize("verb", ["convert", "merge", "export", "migrate", "report"])
+def test_an_import_does_not_read_from_a_bucket(run, tmp_path):
+    done = run("import", "s3://drives/sets", "--from", "roverd", "-o", tmp_path / "new")
+    assert isinstance(done.exception, UsageError)
+    assert (
+        str(done.exception) == "s3://drives/sets: import does not read from a bucket; fetch the folder, and import that"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["convert", "merge", "export", "import", "migrate", "report"])
 def test_an_output_in_a_bucket_is_refused_by_name(given, run, tmp_path, verb):
     place = given["recordings"]["file"] if verb == "convert" else given["places"]["table"]
-    end = {"export": ("--to", "coco"), "report": ()}.get(verb, ())
+    end = {"export": ("--to", "coco"), "import": ("--from", "roverd")}.get(verb, ())
     done = run(verb, place, "-o", "s3://drives/new", *end)
     assert isinstance(done.exception, UsageError)
     assert str(done.exception).startswith(f"s3://drives/new: {verb} does not write to a bucket; ")

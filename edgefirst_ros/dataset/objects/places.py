@@ -213,11 +213,11 @@ def one_on_disk(given: str | os.PathLike[str]) -> Iterator[Path]:
         yield paths[0]
 
 
-def refuse_buckets(verb: str, given: Sequence[str | os.PathLike[str]], instead: str) -> None:
-    """Raise UsageError for an object or a bucket, where a verb writes in place or to a folder of this machine."""
+def refuse_buckets(verb: str, given: Sequence[str | os.PathLike[str]], instead: str, *, does: str = "write to") -> None:
+    """Raise UsageError for an object or a bucket, where a verb works in place or with a folder of this machine."""
     for text in given:
         if is_remote(text):
-            raise UsageError(f"{Location.of(text)}: {verb} does not write to a bucket; {instead}")
+            raise UsageError(f"{Location.of(text)}: {verb} does not {does} a bucket; {instead}")
 
 
 def read_list(path: str) -> Iterator[str]:
