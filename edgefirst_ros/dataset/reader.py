@@ -403,6 +403,7 @@ class Dataset(Samples):
             CameraInfo, static transforms, and their quality.
 
         Raises:
+            UsageError: The dataset has no such sequence.
             DatasetError: The metadata do not have the form of the format.
         """
         return calibration_of(self.sequence_facts(sequence))
@@ -417,9 +418,12 @@ class Dataset(Samples):
             {key: value}; for datasets of earlier versions only facts that certainly belong to this sequence.
 
         Raises:
+            UsageError: The dataset has no such sequence.
             DatasetError: The metadata do not have the form of the format.
         """
         kinds = {kind for key, members in self._members.items() if key.name == sequence for kind in members}
+        if not kinds and sequence not in {key.name for key in self.frame_rows}:
+            query.check_known("sequence", [sequence], self.sequences)
         try:
             return of_sequence(self.metadata, sequence, self.sequences, kinds)
         except DatasetError as error:

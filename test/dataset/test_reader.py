@@ -239,6 +239,13 @@ def test_files_close_with_the_last_reference(dataset):
         assert list_open_files(dataset.paths.container.parent) == before
 
 
+@pytest.mark.parametrize("ask", [Dataset.calibration, Dataset.sequence_facts])
+def test_a_sequence_that_is_not_there_is_an_error_that_lists_those_that_are(dataset, ask):
+    with pytest.raises(UsageError, match=f"unknown sequence 'drvie'; known: {SEQUENCE}"):
+        ask(dataset, "drvie")
+    assert ask(dataset, SEQUENCE)
+
+
 def test_single_pictures_are_samples_without_a_frame(tmp_path):
     with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
         archive.writestr("park.camera.jpeg", made.jpeg(3))
