@@ -10,14 +10,17 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.options import limits_of
-from edgefirst_ros.cli.output import Result
+from edgefirst_ros.cli.output import Result, explained
 from edgefirst_ros.errors import DatasetError, UsageError
 
 
 def migrate(
     context: typer.Context,
     source: Annotated[
-        Path, typer.Argument(metavar="IN", readable=False, help="Annotations: NAME.arrow, NAME.parquet or NAME.json.")
+        Path,
+        typer.Argument(
+            metavar="IN", readable=False, help="A dataset, or annotations: NAME.arrow, NAME.parquet or NAME.json."
+        ),
     ],
     target: Annotated[
         Path,
@@ -57,8 +60,9 @@ def migrate(
     if pixels and normalised:
         raise UsageError("--pixels and --normalised cannot be combined")
     refuse_buckets("migrate", [target], "write to a folder, then upload the table")
-    with one_on_disk(source) as found:
-        _refuse_others(found, target)
+    with explained(source), one_on_disk(source) as found:
+        if not os.path.isdir(target.parent):
+            raise DatasetError(f"{target}: no folder {target.parent}; make it first")
         return run(
             found,
             target,
@@ -71,17 +75,3 @@ def migrate(
             overwrite=overwrite,
             limits=limits_of(context),
         )
-
-
-def _refuse_others(source: Path, target: Path) -> None:
-    """Raise DatasetError if IN is not a table of annotations, or the folder of OUT does not exist."""
-    expected = "expected annotations: NAME.arrow, NAME.parquet or NAME.json"
-    if not os.path.isfile(source):
-        there = "is a folder" if os.path.isdir(source) else "is not a file"
-        found = there if os.path.exists(source) else "no such file or directory"
-        raise DatasetError(f"{source}: {found}; {expected}")
-    if source.suffix == ".zip" or source.name.endswith(".frames.arrow"):
-        found = "has the members" if source.suffix == ".zip" else "is the table of frames"
-        raise DatasetError(f"{source}: {found} of a dataset; {expected}")
-    if not os.path.isdir(target.parent):
-        raise DatasetError(f"{target}: no folder {target.parent}; make it first")

@@ -186,7 +186,8 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
     try:
         yield
     except DatasetError as error:
-        below = any(f"{os.path.abspath(path)}/" in str(error) for path in paths)  # the folder was the right one
+        places = [place for path in paths for place in (os.path.abspath(path), os.fspath(path))]
+        below = any(f"{place}/" in str(error) for place in places)  # the folder was the right one
         known = (instead(path, recordings=recordings) for path in paths)
         hints = "" if below else "".join(f"\n{hint}" for hint in known if hint)
         if recordings and any(not os.path.lexists(path) and os.access(path.parent, os.X_OK) for path in paths):

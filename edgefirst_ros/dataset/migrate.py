@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import check_path
+from edgefirst_ros.dataset.names import check_path, locate
 from edgefirst_ros.dataset.schema import SEQUENCES, Column, frames_metadata
 from edgefirst_ros.dataset.storage.lock import Replacement
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, is_valid, numbers_of
@@ -109,7 +109,7 @@ def migrate(
     """Write annotations in another schema version or file format.
 
     Args:
-        source: Table to read: .arrow, .parquet or .json.
+        source: Table to read: .arrow, .parquet or .json; or a dataset, for its annotations.
         out: Table to write; its suffix is the format.
         to: Schema version: 2025.10, 2026.04 or 2026.10.
         box2d: Layout of 2D boxes in `out`: cxcywh, xyxy or ltwh.
@@ -131,18 +131,24 @@ def migrate(
     target = Path(out)
     form = target.suffix.lower()
     if form not in FORMS:
-        raise UsageError(f"{target}: ends with {target.suffix!r}, must end with {', '.join(FORMS)}")
+        raise UsageError(f"{target}: expected X.arrow, X.parquet or X.json")
     if to not in schema.WRITABLE:
-        raise UsageError(f"version {to!r} cannot be written, only {', '.join(schema.WRITABLE)}")
+        raise UsageError(f"unknown version {to!r}; known: {', '.join(schema.WRITABLE)}")
     if box2d is not None and box2d not in LAYOUTS:
-        raise UsageError(f"box2d {box2d!r} must be one of {', '.join(LAYOUTS)}")
+        raise UsageError(f"unknown box2d layout {box2d!r}; known: {', '.join(LAYOUTS)}")
     if target.is_dir():
         raise DatasetError(f"{target} is a folder")
+    table = Path(source)
+    if table.name.endswith(".frames.arrow"):
+        raise DatasetError(f"{table}: is the table of frames of a dataset; expected NAME.arrow, its annotations")
+    if table.suffix.lower() not in FORMS:
+        arrow = locate(source).arrow
+        table = annotation_path(arrow) or arrow
     if target.name.endswith(".frames.arrow"):
         raise UsageError(f"{target}: is the name of a table of frames; expected annotations, such as NAME.arrow")
     if os.path.lexists(target) and not overwrite:
         raise DatasetError(f"{target} exists; use --overwrite to replace it")
-    annotations = read_annotations(Path(source), location_order, pose_order, limits)
+    annotations = read_annotations(table, location_order, pose_order, limits)
     _check_axes(annotations, box3d_axes)
     boxes = _boxes(annotations, form, to, box2d, normalised)
     change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX, optical=box3d_axes is not None)
@@ -163,9 +169,8 @@ def migrate(
             except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
                 raise DatasetError(f"{target}: cannot be written: {error}") from error
         replacement.put_in_place(overwrite=overwrite)
-    return Migration(
-        Path(source), target, annotations.version, to, rows, dict(tally.changed), dict(tally.lost), list(tally.notes)
-    )
+    changed, lost = dict(tally.changed), dict(tally.lost)
+    return Migration(table, target, annotations.version, to, rows, changed, lost, list(tally.notes))
 
 
 def _check_axes(annotations: Annotations, axes: str | None) -> None:

@@ -110,7 +110,7 @@ class Pages:
     ) -> Reported:
         """Write the table over several to `main`, and the pages beside it."""
         need("report", "report", "jinja2", "plotly")
-        check_path(main)
+        check_page(main)
         places = [] if table_only else beside_table(main, [one.name for one in wanted])
         for place in (main, *places):
             refuse(place, overwrite=self.overwrite)
@@ -209,6 +209,7 @@ def report(
         refuse_buckets("report", given, "-o X.html says where the report is written")
     else:
         refuse_buckets("report", [out], "write the report to a folder")
+        check_page(Path(out))
     places, failed = _resolve(given)
     with fetched(places) as found:
         wanted, several = wanted_of(found, join=join)
@@ -224,7 +225,6 @@ def report(
         if table_only:
             raise UsageError("--table-only: needs several PATHs, or a folder")
         place = Path(out) if out is not None else wanted[0].page
-        check_path(place)
         refuse(place, overwrite=overwrite)
         return Reported([place], None, [pages.write(wanted[0], place, title or wanted[0].name, None, progress)])
 
@@ -319,7 +319,7 @@ def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:
     usual = Settings()
     for name in Settings.model_fields:
         if name != "limits" and getattr(settings, name) != getattr(usual, name):
-            raise UsageError(f"{name} is for recordings; {wanted[0].path} is a dataset, of which all samples are shown")
+            raise UsageError(f"{name} is for recordings; {wanted[0].path} is a dataset, which shows all its samples")
 
 
 def _recordings(path: Path) -> list[Wanted]:
@@ -354,6 +354,13 @@ def beside_table(table: Path, names: Sequence[str]) -> list[Path]:
         taken.add(name.casefold())
         found.append(table.parent / name)
     return found
+
+
+def check_page(place: Path) -> None:
+    """Raise UsageError for a name that is not one of a page."""
+    check_path(place)
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{place}: expected X.html, the name of the page")
 
 
 def refuse(place: Path, *, overwrite: bool) -> None:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import handmade_dataset as made
+import polars as pl
 import pytest
 
 import edgefirst_ros
@@ -87,6 +88,10 @@ def test_hints(tmp_path):
     assert instead(tmp_path).endswith(" and 7 more")
     with pytest.raises(StorageError, match=r"full\n.* is a folder with datasets"), explained(tmp_path):
         raise StorageError("full")
+    for place in (tmp_path / "a.html", os.path.relpath(tmp_path / "a.html")):  # the folder was the right one
+        with pytest.raises(DatasetError) as caught, explained(Path(place).parent):
+            raise DatasetError(f"{place}: exists already")
+        assert str(caught.value) == f"{place}: exists already"
     with pytest.raises(DatasetError) as caught, explained(tmp_path / "c.txt"):
         raise DatasetError("as it is")
     assert str(caught.value) == "as it is"
@@ -95,23 +100,30 @@ def test_hints(tmp_path):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("drive.zip", "has the members"),
-        ("drive.frames.arrow", "table of frames"),
-        ("", "is a folder"),
-        ("none.arrow", "no such file"),
+        ("drive.frames.arrow", "is the table of frames of a dataset; expected NAME.arrow, its annotations"),
+        ("", "is a folder with datasets in it; name one of them: "),
+        ("none.arrow", "No such file"),
+        ("none", "no such file or directory"),
     ],
 )
 def test_migrate_wants_annotations(run, dataset, given, says):
     done = run("migrate", dataset.parent / given, "-o", "new.json")
     assert done.returncode == 1
     assert says in done.stderr
-    assert "expected annotations: NAME.arrow, NAME.parquet or NAME.json" in done.stderr
     assert not (dataset.parents[1] / "new.json").exists()
+
+
+@pytest.mark.parametrize("given", ["drive.zip", "drive", "drive.arrow"])
+def test_migrate_reads_the_annotations_of_a_dataset(run, dataset, given):
+    done = run("migrate", dataset.parent / given, "-o", "new.parquet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert run("migrate", "new.parquet", "-o", "back.arrow").returncode == 0
+    assert pl.read_ipc(dataset.parents[1] / "back.arrow").equals(pl.read_ipc(dataset.with_suffix(".arrow")))
 
 
 def test_migrate_does_not_wait_for_a_pipe_and_names_the_folder_that_is_missing(run, dataset, tmp_path):
     os.mkfifo(tmp_path / "pipe.arrow")
-    assert "is not a file" in run("migrate", "pipe.arrow", "-o", "new.json").stderr
+    assert "is not a regular file" in run("migrate", "pipe.arrow", "-o", "new.json").stderr
     done = run("migrate", f"{dataset}.arrow", "-o", "none/new.json")
     assert done.returncode == 1
     assert "no folder none" in done.stderr

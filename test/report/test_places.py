@@ -8,7 +8,7 @@ import handmade_dataset as made
 import pytest
 
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.report.run import beside_table, refuse, report, wanted_of, write
+from edgefirst_ros.report.run import beside_table, check_page, refuse, report, wanted_of, write
 
 
 @pytest.fixture
@@ -44,6 +44,15 @@ def test_a_page_goes_over_a_regular_file_alone_and_only_when_told(tmp_path):
     for name in ("link.html", "folder.html"):
         refused(tmp_path / name, f"{tmp_path}/{name}: is not a regular file; -o names another place")
     assert (tmp_path / "page.html").read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["page.pdf", "page", "folder"])
+def test_a_page_has_the_suffix_of_one(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match=rf"^{tmp_path}/{name}: expected X\.html, the name of the page$"):
+        check_page(tmp_path / name)
+    with pytest.raises(UsageError, match=r": expected X\.html, the name of the page$"):
+        report([tmp_path, tmp_path], tmp_path / name)
 
 
 def test_a_file_in_place_of_a_folder_is_named(tmp_path):

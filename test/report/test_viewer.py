@@ -63,13 +63,15 @@ def test_a_browser_is_told_where_this_machine_serves_it(stand_in, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["echo first >&2", "echo no screen >&2", "exit 3"], "the viewer ended with 3: no screen; "),
-        (["exit 4"], "the viewer ended with 4: no message; "),
+        (["echo first >&2", "echo no screen >&2", "exit 3"], ("3", "no screen")),
+        (["exit 4"], ("4", "none")),
     ],
 )
-def test_the_last_words_of_a_viewer_that_fails_are_told(stand_in, tmp_path, lines, said):
+def test_the_last_words_of_a_viewer_that_fails_are_told_after_the_remedy(stand_in, tmp_path, lines, said):
     stand_in(*lines)
-    with pytest.raises(EdgeFirstError, match=f"^{said}without a screen use --save X.rrd"):
+    code, words = said
+    remedy = "without a screen use --save X.rrd or --web"
+    with pytest.raises(EdgeFirstError, match=f"^the viewer ended with {code}; {remedy}; its message: {words}$"):
         shown(tmp_path)
 
 

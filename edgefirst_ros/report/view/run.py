@@ -29,7 +29,7 @@ from edgefirst_ros.report.view import ENTITIES
 from edgefirst_ros.report.view.viewer import show
 from edgefirst_ros.sensors.pictures import VideoMessage, codec_of, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Tracker
-from edgefirst_ros.streams import TILED, is_key, of_key
+from edgefirst_ros.streams import TILED, is_key, meant, of_key
 
 if TYPE_CHECKING:
     from edgefirst_ros.report.view.log import Packet
@@ -75,6 +75,7 @@ def view(
     need("view", "view", "rerun")
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     settings = settings or Settings()
+    only = [name if is_key(name) else meant(name) or name for name in only]
     for name in only:
         if name not in SENSORS and not (is_key(name) and of_key(name).base in SENSORS):
             raise UsageError(f"--only: unknown sensor {name!r}; known: {nearest_first(name, SENSORS)}")

@@ -65,8 +65,8 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
         if child.returncode:
             words = told.decode(errors="replace").strip().splitlines()
             raise EdgeFirstError(
-                f"the viewer ended with {child.returncode}: {words[-1] if words else 'no message'}; "
-                "without a screen use --save X.rrd or --web"
+                f"the viewer ended with {child.returncode}; without a screen use --save X.rrd or --web; "
+                f"its message: {words[-1] if words else 'none'}"
             )
     except _EndedError:
         say("ended")
