@@ -214,7 +214,7 @@ def _entry(message: SensorMessage) -> int:
 
 def _is_shown_before(one: SensorMessage, other: SensorMessage) -> bool:
     """True if a picture is shown before another one: by stamps, and where the clock was set by the order sent."""
-    if abs(one.stamp - other.stamp) <= REORDERED:
+    if one.epoch == other.epoch and abs(one.stamp - other.stamp) <= REORDERED:
         return one.stamp < other.stamp
     before: bool = one.content.number < other.content.number
     return before

@@ -44,6 +44,8 @@ class SensorMessage:
     """For a message of a camera: where the vehicle was at its stamp."""
     picture: Picture | MessageError | None = None
     """For a message of a camera: its picture, or why it is missing, once a sample needed it."""
+    epoch: int = 0
+    """For a message of a camera: its alignment epoch, see `Frame`."""
 
     def drop_pixels(self) -> None:
         """Free the pixels of its picture, once it is being encoded or no further sample can need it."""

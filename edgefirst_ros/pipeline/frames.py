@@ -259,7 +259,7 @@ class FrameBuilder:
         topic, epoch = message.topic, self._epoch
         unit, fault = self._cameras[key].judge(message, stamp, parsed)
         late = self._aligner.late(key, stamp, epoch)
-        found = SensorMessage(topic, unit, stamp + self._aligner.streams[key].offset, late=late)
+        found = SensorMessage(topic, unit, stamp + self._aligner.streams[key].offset, late=late, epoch=epoch)
         self._hand_on(CameraMessage(key, found))
         if fault is not None:
             self._facts.counts.drop(topic, fault.reason, why=fault)

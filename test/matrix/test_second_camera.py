@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 
 import numpy as np
 import polars as pl
@@ -37,7 +38,7 @@ from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import Settling
 
 __all__ = ["hook"]
-LATER = 20_000_000
+LATER, S = 20_000_000, 10**9
 FRONT, KEY = "/front/camera/jpeg", "camera.left"
 
 
@@ -49,10 +50,10 @@ def rig(name, **own):
     return {"camera": {"topic": FRONT}, KEY: {"topic": left_of(name), **own}}
 
 
-def both(name, **options):
-    """The messages of both cameras; `options` as for `sent`, of the second one."""
-    front = sent("jpeg", "/front/", frame_id="front", results=True)
-    left = sent(name, "/left/", frame_id="left", focal=77.0, results=False, begin=START + LATER, **options)
+def both(name, begin=START, **options):
+    """The messages of both cameras from `begin` on; `options` as for `sent`, of the second one."""
+    front = sent("jpeg", "/front/", frame_id="front", results=True, begin=begin)
+    left = sent(name, "/left/", frame_id="left", focal=77.0, results=False, begin=begin + LATER, **options)
     return sorted([*front, *left], key=lambda one: one[2])
 
 
@@ -140,6 +141,37 @@ def test_damage_in_it_is_a_loss_and_the_nearest_clean_picture_is_used(drive, tmp
     assert assert_counts(outcome, name)["written"] == len(set(near.values()))
     required = convert(path, tmp_path / "required", rig=rig(name, tolerance=0.1), require=[KEY])
     assert required.samples == len(near)
+
+
+def pixels(data):
+    return Image.open(io.BytesIO(data)).convert("RGB").tobytes()
+
+
+def after_each_other(*runs):
+    """The messages of several runs of 2.5 s as one recording, numbered on; their stamps stay."""
+    numbers, found = Counter(), []
+    for run, messages in enumerate(runs):
+        first = messages[0][2]
+        for topic, schema, log_time, _, data in messages:
+            found.append((topic, schema, log_time - first + START + run * 25 * STEP, numbers[topic], data))
+            numbers[topic] += 1
+    return found
+
+
+@each_kind
+@pytest.mark.parametrize("back", [1_293_000_000, 2_493_000_000, 3600 * S])
+def test_after_its_clock_was_set_back_each_run_has_the_pictures_of_its_own(drive, tmp_path, name, back):
+    runs = both(name), both(name, begin=START + 25 * STEP - back)
+    path = write(tmp_path / "drive.mcap", after_each_other(*runs))
+    outcome = convert(path, tmp_path / "out", rig=rig(name))
+    expected = {}
+    for number, messages in enumerate(runs):
+        path = write(tmp_path / "drive.mcap", after_each_other(messages))
+        found = lefts(convert(path, tmp_path / f"out{number}", rig=rig(name)))
+        expected |= {frame + number * FRAMES: (stamp, pixels(data)) for frame, (stamp, data) in found.items()}
+    assert {frame: (stamp, pixels(data)) for frame, (stamp, data) in lefts(outcome).items()} == expected
+    assert len(expected) == 2 * FRAMES
+    assert assert_counts(outcome, name)["written"] == 2 * FRAMES
 
 
 @each_kind
