@@ -51,7 +51,13 @@ _HOMES = {
 """Module of each public name; a module of the same name is itself the public object."""
 _INSTEAD = {
     **dict.fromkeys(("load", "open", "read", "load_dataset"), "edgefirst_ros.Dataset(path)"),
-    **{verb: f"the command edgefirst-ros {verb}" for verb in ("capture", "demo", "info", "recover", "rig", "view")},
+    **{
+        verb: f"the command edgefirst-ros {verb}"
+        for verb in ("capture", "demo", "fleet", "info", "recover", "rig", "view")
+    },
+    **{name: f"edgefirst_ros.errors.{name}" for name in ("DatasetError", "EdgeFirstError", "UsageError")},
+    "import_": "edgefirst_ros.restore(source, system, out)",
+    "version": "edgefirst_ros.__version__",
     "Recording": "edgefirst_ros.convert(recording, out), or the command edgefirst-ros info",
 }
 """Names that users try, and what does it."""

@@ -125,12 +125,14 @@ CAMERA = Sensor(
     ("camera.jpeg", "camera.png"),
     "camera",
     "camera",
+    alias="image",
 )
 
 # fmt: off
 SENSORS: tuple[Sensor, ...] = (
     CAMERA,
-    Sensor("radar.cube", _one("radar/cube", CUBE), ("radar.png",), "radar.cube", "cube", "radar_cube"),
+    Sensor("radar.cube", _one("radar/cube", CUBE), ("radar.png",), "radar.cube", "cube", "radar_cube",
+           alias="cube"),
     Sensor("radar.targets", _one("radar/targets", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_targets",
            alias="radar", setting=("radar_points", "targets")),
     Sensor("radar.clusters", _one("radar/clusters", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_clusters",

@@ -45,9 +45,6 @@ SET = {
 }
 """Help of `--set`, where it does not take any setting."""
 INSTEAD = {
-    **dict.fromkeys(("--fps", "--hz"), ("--rate",)),
-    **dict.fromkeys(("--topic", "--camera"), ("--reference-topic",)),
-    **dict.fromkeys(("--from", "--begin", "--since"), ("--start",)),
     **dict.fromkeys(("--to", "--until", "--stop", "--duration"), ("--end", "--out")),
     **dict.fromkeys(("-o", "--out", "--output"), ("--out", "--save")),
     **dict.fromkeys(("-f", "--force", "-y", "--yes"), ("--overwrite",)),
@@ -57,10 +54,8 @@ INSTEAD = {
     "--browser": ("--web",),
     "--continue": ("--resume",),
     "--format": ("--to",),
-    "--width": ("--max-width",),
-    "--quality": ("--jpeg-quality",),
 }
-"""Options that users try, and those that they may mean."""
+"""Options that users try, and those that they may mean; `OTHER_NAMES` has those of settings."""
 CHOSEN, USES = "edgefirst_ros.chosen", "edgefirst_ros.uses"
 
 
@@ -100,11 +95,15 @@ class Command(TyperCommand):
             if meant := [option for option in INSTEAD.get(given, ()) if unknown and option in options]:
                 raise UsageError(f"no option {given}; use {' or '.join(meant)}") from None
             if self.uses and unknown:
-                name = given.lstrip("-").replace("-", "_")
-                known = settings_of(self.uses)
+                from edgefirst_ros.config.load import OTHER_NAMES
+
+                name, known = given.lstrip("-").replace("-", "_"), settings_of(self.uses)
+                name = OTHER_NAMES.get(name, name)
                 setting = name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
                 if setting:
-                    raise UsageError(f"no option {given}; use the setting: --set {setting}=...") from None
+                    has_option = known[setting].schema["option"] is not None
+                    right = known[setting].flag if has_option else f"the setting: --set {setting}=..."
+                    raise UsageError(f"no option {given}; use {right}") from None
             if near := getattr(error, "possibilities", None):
                 from difflib import get_close_matches
 

@@ -31,7 +31,7 @@ TYPES: Mapping[str, tuple[type, str]] = {
     "integer": (int, "a whole number"),
     "number": (float, "a number"),
     "string": (str, "text"),
-    "array": (list, "a list of texts"),
+    "array": (list, "a list of texts such as [A, B]"),
     "object": (str, "a map"),
 }
 """JSON schema type -> Python type of the ROS parameter, and its name in messages."""
@@ -129,9 +129,21 @@ def _field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
 PAGE = "; the page Settings of the documentation lists them"
 
 
+OTHER_NAMES = {
+    **dict.fromkeys(("fps", "hz", "frame_rate"), "rate"),
+    **dict.fromkeys(("topic", "camera"), "reference_topic"),
+    **dict.fromkeys(("from", "begin", "since"), "start"),
+    "width": "max_width",
+    "quality": "jpeg_quality",
+}
+"""Names of settings that users try, and what they mean."""
+
+
 def nearest(name: str, known: Iterable[str], otherwise: str = PAGE) -> str:
     """Return `; did you mean '...'?` with the nearest known name; without one, where all are listed."""
-    near = difflib.get_close_matches(name, list(known), 1, 0.4)
+    names = list(known)
+    meant = OTHER_NAMES.get(name)
+    near = [meant] if meant in names else difflib.get_close_matches(name, names, 1, 0.4)
     return f"; did you mean {near[0]!r}?" if near else otherwise
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -426,7 +427,7 @@ def input_name(name: str) -> str:
     found = streams.meant(str(name))
     if found is None or found == "model":
         known = nearest_first(str(name), (sensor.key for sensor in SENSORS))
-        raise UsageError(f"{name!r} is not a sensor of a sample; known: {known}")
+        raise UsageError(f"{shorten(repr(name), 80)} is not a sensor of a sample; known: {known}")
     return found
 
 

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.query import Samples
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, nearest_first
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 
@@ -383,7 +383,8 @@ class Dataset(Samples):
         """
         key = Key(sequence, frame)
         if key not in self._with_sequence(sequence)._members:
-            raise DatasetError(f"{self.container.path}: has no frame {frame} of sequence {sequence!r}")
+            known = nearest_first(str(frame), (str(key.frame) for key in self._members if key.name == sequence))
+            raise DatasetError(f"{self.title}: sequence {sequence!r} has no frame {frame!r}; known: {known}")
         return Sample(self, key)
 
     def _with_sequence(self, sequence: str) -> Dataset:

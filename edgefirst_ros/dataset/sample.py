@@ -34,17 +34,19 @@ MAX_SCANNED = 1 << 30
 START_OF_SCAN = b"\xff\xda"
 INSTEAD = {
     **dict.fromkeys(("img", "im", "picture", "camera"), "image()"),
-    **dict.fromkeys(("points", "pointcloud", "point_cloud"), "lidar() or radar()"),
-    **dict.fromkeys(("box2d", "bboxes", "xyxy", "xywh"), "boxes"),
+    **dict.fromkeys(("points", "cloud", "pointcloud", "point_cloud"), "lidar() or radar()"),
+    **dict.fromkeys(("box", "bbox", "bboxes", "box2d", "boxes2d", "xyxy", "xywh"), "boxes"),
     **dict.fromkeys(("scores", "label", "masks", "box3d"), "annotations, a polars table"),
     **dict.fromkeys(("time", "stamp", "datetime"), "timestamp"),
     **dict.fromkeys(("gps", "location"), "position"),
     **dict.fromkeys(("imu", "attitude", "orientation"), "pose"),
     **dict.fromkeys(("keys", "to_dict", "velocity"), "row, the columns of the frames table"),
     **dict.fromkeys(("plot",), "show()"),
+    **dict.fromkeys(("save",), "show().save(path), or read('camera') for the bytes of the picture"),
+    **dict.fromkeys(("camera_info", "intrinsics", "K"), "calibration.camera_info"),
+    **dict.fromkeys(("radar_cube",), "cube()"),
     **dict.fromkeys(("x", "y", "z", "xyz"), "lidar()['x']; lidar().dtype.names lists the fields"),
     **dict.fromkeys(("width", "height", "shape"), "image().shape"),
-    **dict.fromkeys(("box", "bbox"), "boxes"),
     **dict.fromkeys(("annotation", "objects", "targets"), "annotations, a polars table"),
     **dict.fromkeys(("index", "id"), "frame"),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,9 @@ from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, frame_of, judge
 from edgefirst_ros.sensors.lens import Lens
 from edgefirst_ros.sensors.transforms import OPTICAL, Floats, frames_from, pose
 from edgefirst_ros.streams import meant
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.sample import Sample
 
 NEAREST = 1e-3
 """m; points nearer to the plane of the camera's eye are not projected."""
@@ -75,7 +78,7 @@ class Projector:
 def project(
     points: ArrayLike,
     sensor: str,
-    calibration: SequenceCalibration,
+    calibration: SequenceCalibration | Sample,
     *,
     camera: str = "camera",
     assume_forward: bool = False,
@@ -85,7 +88,7 @@ def project(
     Args:
         points: (N, 3) in m in the sensor's frame, or a structured cloud with x, y and z.
         sensor: "lidar", "radar", or the frame_id of the sensor.
-        calibration: Calibration of the sequence: `sample.calibration`.
+        calibration: Calibration of the sequence: `sample.calibration`; or the sample.
         camera: The camera, such as `camera.left` of several.
         assume_forward: Accept a placeholder calibration, with the camera along the sensor's x axis.
 
@@ -96,6 +99,8 @@ def project(
     Raises:
         NotProjectableError: The calibration is missing or a placeholder, or the distortion model is unknown.
     """
+    if not isinstance(calibration, SequenceCalibration):
+        calibration = calibration.calibration
     return projector(sensor, calibration, camera=camera, assume_forward=assume_forward).project(points)
 
 

@@ -111,7 +111,7 @@ def test_set_goes_before_the_file_and_the_last_one_counts(run, recording, tmp_pa
         (["--force"], "no option --force; use --overwrite"),
         (["--train", "0.8"], "no option --train; use --split"),
         (["--max-gap=3"], "--set max_gap=..."),
-        (["--schema-version", "2026.10"], "--set schema_version=..."),
+        (["--schema-version", "2026.10"], "no option --schema-version; use --schema"),
         (["--limits", "7"], "--set limits.chunk_bytes=..."),
         (["--rate"], "--rate"),
         (["--nonsense"], "No such option: --nonsense"),
