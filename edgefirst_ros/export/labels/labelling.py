@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ BEFORE = ".before-label"
 """Ending of the name under which the table before stays."""
 PLACE, NEW, OLD = "\0place", "\0new", "\0old"
 """Internal columns: no other has such a name."""
+OF_OTHERS = re.compile(r"\.(camera[-_]|lidar|radar|depth)")
+"""How a picture's name goes on after that of its sample, if it is of another sensor than the camera."""
 LEAST_OVERLAP = 0.5
 """Intersection over union from which on two boxes of one label are the same annotation."""
 
@@ -121,7 +124,8 @@ def label(
     """Import COCO or YOLO labels into the annotations of a dataset; only NAME.arrow changes.
 
     Pictures are matched by name: SEQUENCE_FRAME in any folder, with any suffix. In a dataset of one sequence the frame
-    number is enough. Samples that the labels do not name keep their annotations.
+    number is enough. Those of other cameras (`.camera-left.jpeg`) match no sample. Samples that the labels do not name
+    keep their annotations.
 
     With `replace`, a new row keeps values that the labels cannot hold, such as masks and scores, from the old row that
     matches it: the same label, and boxes that overlap by half. Rows that the format cannot hold also stay.
@@ -230,8 +234,8 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
     if not named:
         first = done.unmatched[0]
         raise DatasetError(
-            f"{found.source}: none of its {len(done.unmatched)} pictures is a sample of {dataset.container.path}, such "
-            f"as {first[:80]!r}; known: {nearest_first(first[:80], list(keys)[:1000])}"
+            f"{found.source}: none of its {len(done.unmatched)} pictures is of the camera of a sample of "
+            f"{dataset.container.path}, such as {first[:80]!r}; known: {nearest_first(first[:80], list(keys)[:1000])}"
         )
     if len(named) < len(dataset):
         others = counted(len(dataset) - len(named), "sample")
@@ -240,12 +244,13 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
 
 
 def _key(name: str, keys: Mapping[str, Key], single: str | None) -> Key | None:
-    stem = name.replace("\\", "/").rpartition("/")[2]
+    stem = file = name.replace("\\", "/").rpartition("/")[2]
     while True:
-        if stem in keys:
-            return keys[stem]
+        found = keys.get(stem)
         if single is not None and stem.isdecimal() and stem.isascii() and len(stem) <= 10:
-            return keys.get(f"{single}_{int(stem)}")
+            found = found or keys.get(f"{single}_{int(stem)}")
+        if found is not None:
+            return None if OF_OTHERS.match(file, len(stem)) else found
         stem, dot, _ = stem.rpartition(".")
         if not dot:
             return None

@@ -61,11 +61,29 @@ def test_pictures_are_matched_by_their_names(tmp_path, dataset, name):
     assert dataset.sample(OTHER, 4).annotations["box2d"].to_list() == [[0.3125, 0.3125, 0.125, 0.125]]
 
 
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    "name", [f"{OTHER}_004.{kind}" for kind in ("camera-left.jpeg", "camera-left", "camera_left.JPG", "lidar.png")]
+)
+def test_labels_of_the_picture_of_another_sensor_are_lost_and_not_the_cameras(tmp_path, dataset, name, first):
+    """Members of a rig's dataset are labelled as they are named."""
+    own, other = image(1, f"{OTHER}_004.camera.jpeg"), image(2, name)
+    file = coco(tmp_path / "a.json", [other, own] if first else [own, other], [box(1), box(2, bbox=[1, 1, 2, 2])])
+    done = label(dataset, "coco", file, replace=True)
+    assert (done.exit_code, done.pictures, done.annotations, done.unmatched) == (3, 1, 1, [name])
+    assert done.lost == {"annotations of pictures that are not samples": 1}
+    assert dataset.sample(OTHER, 4).annotations["box2d"].to_list() == [[0.3125, 0.3125, 0.125, 0.125]]
+    with pytest.raises(DatasetError, match="none of its 1 pictures is of the camera of a sample"):
+        label(dataset, "coco", coco(tmp_path / "b.json", [other], [box(2)]), replace=True)
+
+
 def test_frame_numbers_are_enough_in_one_sequence(tmp_path):
     dataset = Dataset(made.write(tmp_path, made.good()))
     file = coco(tmp_path / "a.json", [image(1, "000007.jpg")], [box(1)], [{"id": 0, "name": "person"}])
     done = label(dataset, "coco", file, join=True)
     assert (done.pictures, dataset.sample(made.SEQUENCE, 7).annotations.height) == (1, 1)
+    with pytest.raises(DatasetError, match="none of its 1 pictures is of the camera of a sample"):
+        label(dataset, "coco", coco(tmp_path / "b.json", [image(1, "000007.camera-left.jpg")], [box(1)]), replace=True)
 
 
 def test_a_folder_of_one_dataset_is_that_and_of_several_names_them(tmp_path, dataset):
@@ -123,7 +141,9 @@ def test_labels_numbered_otherwise_than_rows_that_stay_are_refused_or_renumbered
 
 def test_none_of_the_pictures_is_an_error_that_shows_both(tmp_path, dataset):
     before = dataset.paths.arrow.read_bytes()
-    with pytest.raises(DatasetError, match=f"none of its 1 pictures is a sample.*'holiday.jpg'; known: .*{OTHER}_004"):
+    with pytest.raises(
+        DatasetError, match=f"none of its 1 pictures is of the camera of a sample.*'holiday.jpg'; known: .*{OTHER}_004"
+    ):
         label(dataset, "coco", coco(tmp_path / "a.json", [image(1, "holiday.jpg")], [box(1)]), replace=True)
     assert dataset.paths.arrow.read_bytes() == before
 
