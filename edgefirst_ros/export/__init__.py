@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgefirst_ros import CallableModule
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import DatasetError, Text, UsageError, nearest_first
+from edgefirst_ros.errors import DatasetError, Text, UsageError, listed, nearest_first, show_path
 from edgefirst_ros.export.output import LossReport
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class Exported:
     out: Path
     report: LossReport
     exit_code: int = 0
+    datasets: Sequence[Path] = ()
+    """What an import made: ZIPs, or tables of annotations."""
 
     def plain(self) -> dict[str, Any]:
         """Return the outcome, ready for JSON."""
@@ -113,7 +115,8 @@ class Exported:
 
     def text(self) -> Text:
         """Return the place of every column and sensor, and the losses."""
-        yield f"{self.system}: {self.out}"
+        made = listed(map(show_path, self.datasets or [self.out]), MOST_NAMED)
+        yield f"{self.system}: {'imported' if self.datasets else 'written'} to {made}"
         yield ""
         rows = []
         for line in self.report.lines:
@@ -248,7 +251,7 @@ def restore(
     with staged(place) as folder:
         read(given, folder, limits or DEFAULT_LIMITS, report, progress or quiet)
         report.write(folder / REPORT)
-    return Exported(system, place, report)
+    return Exported(system, place, report, 0, sorted(place.glob("*.zip")) or sorted(place.glob("*.arrow")))
 
 
 def _system(name: str, known: Mapping[str, T]) -> T:

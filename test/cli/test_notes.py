@@ -43,7 +43,7 @@ def test_labels_that_are_lost_and_pictures_without_a_sample_are_told(call, datas
     done = call("label", dataset, labels, "--from", "coco", "--replace")
     assert done.exit_code == 3
     names = ", ".join(f"'other_{number}.jpeg'" for number in range(5))
-    assert f"no sample: 7 pictures of the labels: {names} and 2 more\n" in done.stdout
+    assert f"pictures of the labels that are not samples: 7: {names} and 2 more\n" in done.stdout
     assert "lost: annotations of categories that are not listed: 1\n" in done.stdout
     assert "imported 1 annotation for 1 sample\n3 replaced, 0 of them matched, 0 unchanged\n" in done.stdout
     assert "lost: object_id of replaced annotations that no label matches: 3\n" in done.stdout
@@ -55,7 +55,7 @@ def test_labels_that_are_lost_and_pictures_without_a_sample_are_told(call, datas
 def test_few_pictures_without_a_sample_are_all_named(call, dataset, tmp_path):
     labels = coco(tmp_path / "coco.json", 1)
     done = call("label", dataset, labels, "--from", "coco", "--join")
-    assert "no sample: 1 picture of the labels: 'other_0.jpeg'\n" in done.stdout
+    assert "pictures of the labels that are not samples: 1: 'other_0.jpeg'\n" in done.stdout
     told = json.loads(call("label", dataset, labels, "--from", "coco", "--replace", "--json").stdout)
     assert (told["unmatched"], told["exit_code"]) == (["other_0.jpeg"], 3)
     assert told["lost"]["annotations of categories that are not listed"] == 1

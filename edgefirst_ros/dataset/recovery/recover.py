@@ -312,10 +312,10 @@ class Recovery:
         if self.complete:
             yield f"{show_path(self.paths.container)} is complete"
         else:
-            yield f"{show_path(self.paths.container)}{' (dry run: no file changes)' if self.dry_run else ''}"
+            done = "dry run, no file changes" if self.dry_run else "completed"
+            yield f"{show_path(self.paths.container)}: {done}{', with loss' if self.exit_code else ''}"
+            kept = {"samples kept": self.samples, "members kept": self.members}
             numbers = {
-                "samples kept": self.samples,
-                "members kept": self.members,
                 "bytes skipped, damaged or cut": self.lost_bytes,
                 "rows of frames rebuilt": self.rows_rebuilt,
                 "of these with a stamp rounded to 2 s": self.unstamped,
@@ -323,7 +323,8 @@ class Recovery:
                 f"samples lost: in the {self.told_by} only": self.rows_dropped,
                 f"members lost: in the {self.told_by} only": self.members_missing,
             }
-            yield ("what", "number"), [(what, str(number)) for what, number in numbers.items()]
+            shown = kept | {what: number for what, number in numbers.items() if number}
+            yield ("what", "number"), [(what, str(number)) for what, number in shown.items()]
             yield from (f"lost: {lost.name or 'no member'} at byte {lost.start}: {lost.why}" for lost in self.lost)
             if self.lost_stretches > len(self.lost):
                 yield f"lost: {self.lost_stretches - len(self.lost)} more places"

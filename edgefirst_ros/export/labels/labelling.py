@@ -103,7 +103,7 @@ class Labelled:
             yield f"without labels: {counted(self.empty, 'picture')}" + (", unchanged" if self.skip_empty else "")
         if self.unmatched:
             names = listed((repr(name[:80]) for name in self.unmatched), SHOWN)
-            yield f"no sample: {counted(len(self.unmatched), 'picture')} of the labels: {names}"
+            yield f"pictures of the labels that are not samples: {len(self.unmatched)}: {names}"
         yield from (f"lost: {reason}: {number}" for reason, number in self.lost.items())
         yield from (f"lost: key {key}, which has no place: {number}" for key, number in self.keys.items())
         yield from (f"note: {note}" for note in self.notes)
