@@ -16,7 +16,14 @@ import polars as pl
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_labels, unite_timing
+from edgefirst_ros.dataset.merge_labels import (
+    MergeInput,
+    merge_metadata,
+    separate_ids,
+    unite_box_frames,
+    unite_labels,
+    unite_timing,
+)
 from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, folded, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
@@ -124,6 +131,8 @@ def merge(
         notes.append("labels were renumbered: category_metadata has the label_index of each")
     separate_ids(parts)
     metadata = merge_metadata(parts, notes)
+    box3d_frame = unite_box_frames(parts, notes)
+    stated = {"labels": labels, "category_metadata": categories, "box3d_frame": box3d_frame}
     stamped = (name for part in parts for name in part.frames.columns if name.endswith("_timestamp"))
     companions = schema.companions_of(stamped)
     known = schema.frames_columns(companions)
@@ -135,7 +144,7 @@ def merge(
         schema=version,
         companions=companions,
         overwrite=overwrite,
-        describe=lambda: {**metadata, "labels": labels, "category_metadata": categories},
+        describe=lambda: {**metadata, **stated},
         group_rule=group_rule,
         columns=unite_timing(parts),
     )
@@ -160,7 +169,7 @@ def merge(
         if not writer.samples:
             raise DatasetError("the datasets have no samples with a row in the frames table; no dataset is written")
         failing.pop_all()  # from here on all data exists, and can be completed later
-        paths = writer.finish(metadata, labels, categories)
+        paths = writer.finish(metadata, labels, categories, box3d_frame)
     groups = None if group_rule is None else GroupCounts.of([paths], group_rule, limits)
     notes = [*dict.fromkeys(note for part in parts for note in part.notes), *notes, *(groups.notes if groups else ())]
     sequences = {os.fspath(part.dataset.paths.container): dict(part.sequences) for part in parts}

@@ -48,6 +48,7 @@ KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
 OLDEST = pl.CompatLevel.oldest()
 RANDOM = 4
 """Version of the random UUIDs that a device assigns to tracks: equal ones in two datasets are the same track."""
+UNKNOWN = "unknown"
 
 
 @dataclass
@@ -76,6 +77,8 @@ class MergeInput:
     """Names of pixel values of masks of classes."""
     has_classes: bool = False
     object_ids: frozenset[str] = frozenset()
+    box_frames: frozenset[str] = frozenset()
+    """The frame of its boxes in space, if it has any; `unknown` where it is not stated."""
     timing: pa.StructType = schema.TIMING
     columns: pa.Schema = ANNOTATION_ROWS
     """Columns of rows of the merged dataset."""
@@ -111,6 +114,8 @@ class MergeInput:
         self.has_classes = bool(find_class_masks(table).any())
         if "object_id" in table.columns:
             self.object_ids = frozenset(table["object_id"].drop_nulls().unique())
+        if "box3d" in table.columns and table["box3d"].null_count() < table.height:
+            self.box_frames = frozenset({self.metadata.get("box3d_frame", UNKNOWN)})
         if "timing" in found.columns:
             self.timing = table["timing"].clear().to_arrow(compat_level=OLDEST).type
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
@@ -153,6 +158,13 @@ def unite_timing(parts: Sequence[MergeInput]) -> pa.Schema:
     for part in parts:
         part.columns = columns
     return columns
+
+
+def unite_box_frames(parts: Sequence[MergeInput], notes: list[str]) -> str | None:
+    """Return the frame of the boxes in space of all parts; None, with a note, if they have several."""
+    frames = sorted(frozenset().union(*(part.box_frames for part in parts)))
+    notes += [f"boxes in space have several origins: {', '.join(frames)}"] if len(frames) > 1 else []
+    return frames[0] if len(frames) == 1 and frames[0] != UNKNOWN else None
 
 
 def unite_labels(parts: Sequence[MergeInput], *, renumber: bool) -> tuple[list[str] | None, dict[str, Any] | None]:

@@ -9,6 +9,9 @@ from l5kit_truth import opened
 from late import late
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.synthetic import DEFAULT_TOPICS
 
@@ -121,6 +124,32 @@ def test_boxes_of_a_sensor_are_moved_to_the_vehicle(recording, tmp_path, system)
         assert [box == pytest.approx(CAR) for box in ncore_boxes(tmp_path / "out")] == [True]
     else:
         assert all(box[:2] == pytest.approx((20, 1), abs=2e-3) for box in l5kit_boxes(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("frames", "kept"), [(["lidar"], "lidar"), (["lidar", "lidar"], "lidar"), (["base_link", "lidar"], None)]
+)
+def test_a_merge_keeps_the_frame_of_boxes_or_says_that_they_have_several(
+    recording, tmp_path, monkeypatch, frames, kept, killed
+):
+    """A dataset without boxes has no say."""
+    without = convert(recording(**RECIPE), tmp_path / "without").paths.container
+    said = {"box3d_axes": "FLU", "box3d_normalized": "false"}
+    boxed = (with_box(recording, tmp_path / str(n), CAR, **said, box3d_frame=of) for n, of in enumerate(frames))
+    parts = [dataset.paths.container for dataset in boxed]
+    if killed:
+        monkeypatch.setattr(DatasetWriter, "flush_age", property(lambda _: 1e9))  # each sample is committed at once
+        monkeypatch.delattr(DatasetWriter, "finish")
+        with pytest.raises(AttributeError):
+            merge([*parts, without], tmp_path / "out", name="all", rename=True)
+        assert recover(tmp_path / "out" / "all.zip").samples == 10 * (len(parts) + 1)
+    else:
+        notes = merge([*parts, without], tmp_path / "out", name="all", rename=True).notes
+        several = "boxes in space have several origins: base_link, lidar"
+        assert [note for note in notes if "boxes in space" in note] == ([] if kept else [several])
+    stated = pa.ipc.open_file(tmp_path / "out" / "all.arrow").schema.metadata
+    assert stated.get(b"box3d_frame") == (kept and kept.encode())
 
 
 def test_every_box_has_a_cuboid_or_is_counted(recording, tmp_path):
