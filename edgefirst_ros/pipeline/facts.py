@@ -105,7 +105,9 @@ class SequenceFacts:
                 infos[key] = scaled_info(info, *sizes)
         camera_info, transforms = infos.pop(CAMERA), self.calibration.static_transforms
         source = {key: value for key, value in self.pose.items() if key != "frame"}
-        sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
+        seen = self.counts.topics  # a capture waits for sensors that never send
+        sensors = {key for key, topic in self.roles.companions.items() if topic in seen and seen[topic].seen}
+        sensors.update(filter(None, [self.roles.sensor]))
         frames = dict(sorted(self.calibration.sensor_frames.items()))
         return {
             "sources": list(range(self.first_source, self.first_source + len(self.sources))),
