@@ -196,6 +196,15 @@ def test_recordings_that_were_left_out_are_a_loss():
 
 
 @pytest.mark.parametrize("one", THRESHOLDS.values(), ids=list(THRESHOLDS))
+def test_a_threshold_is_passed_at_its_value(one):
+    for value, level in ((one.amber, Level.AMBER), (one.red, Level.RED)):
+        if value is not None:
+            assert one.level(value) is level
+            assert one.level(value * (1 - 1e-9)) < level
+    assert one.level(0.0) is Level.GREEN
+
+
+@pytest.mark.parametrize("one", THRESHOLDS.values(), ids=list(THRESHOLDS))
 def test_the_good_case_states_its_threshold(one):
     amber = one.amber if one.amber is not None else one.red
     if amber in (1e-12, 1.0):

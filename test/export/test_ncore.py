@@ -636,7 +636,8 @@ def test_intrinsics(model, d):
     half = components.camera_model(info, (320, 180))
     assert tuple(half.principal_point) == (160.375, 90.5)
     others = [{key: [number] * 9} for key in ("k", "d") for number in (1e300, float("nan"))]  # NCore has float32
-    for wrong in ({"distortion_model": "kannala", "d": [1.0]}, {"k": [0.0] * 9}, {"k": [5e-324] * 9}, *others):
+    tilted = {"distortion_model": "rational_polynomial", "d": [*[0.0] * 12, 0.1, 0.0]}  # OpenCV: tau of a tilted sensor
+    for wrong in (tilted, {"distortion_model": "kannala", "d": [1.0]}, {"k": [0.0] * 9}, {"k": [5e-324] * 9}, *others):
         with pytest.raises(DatasetError, match="camera_info"):
             components.camera_model(info | wrong, (640, 360))
     with pytest.raises(DatasetError, match="640 x 480"):

@@ -7,6 +7,7 @@ import zipfile
 import pyarrow as pa
 import pytest
 from handmade_dataset import SEQUENCE, START, cloud, dos_time
+from PIL import Image
 from unfinished_datasets import leave, sample, stamp_of, table
 
 from edgefirst_ros.dataset import NewSample
@@ -28,6 +29,20 @@ def test_a_sample_whose_picture_is_none_gets_the_time_of_its_member(tmp_path, ki
     assert {key: row[key] for key in ("name", "frame", "timestamp", "size", "latitude")} == {
         "name": SEQUENCE, "frame": 3, "timestamp": EVEN, "size": None, "latitude": None
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("lacking", [2, 4], ids=["latitude", "longitude"])
+def test_half_a_position_in_a_picture_is_none(tmp_path, lacking):
+    exif = Image.Exif()
+    degrees = {1: "N", 2: (45.0, 30.0, 0.0), 3: "W", 4: (73.0, 36.0, 0.0)}
+    exif[0x8825] = {tag: value for tag, value in degrees.items() if tag != lacking}  # the directory of GPS
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpeg", exif=exif)
+    sent = NewSample(SEQUENCE, 3, stamp_of(3), [("camera.jpeg", [(tmp_path / "a.jpeg").read_bytes()])])
+    paths = leave(tmp_path / "out", [sent])
+    paths.row_log.unlink()
+    assert recover(paths.container).rows_rebuilt == 1
+    (row,) = table(paths.frames).iter_rows(named=True)
+    assert (row["latitude"], row["longitude"]) == (None, None)
 
 
 def test_more_samples_than_are_held_in_memory_get_their_rows(tmp_path):

@@ -174,6 +174,9 @@ def test_planted_defect(tmp_path, code, spoil, expected):
     [
         both(all_boxes((8.0, 6.0, 32.0, 24.0)), pixels("xyxy")),
         both(all_boxes((24.0, 12.0, 16.0, 12.0)), pixels("ltwh")),
+        both(
+            all_boxes((900.0, 600.0, 40.0, 30.0)), pixels("ltwh"), all_rows("size", None)
+        ),  # of a picture of unknown size
         all_boxes((1.0, 0.0, 0.0, 2.0)),
         both(further("box3d", pa.list_(pa.float32(), 6), (-70.0, 2.0, 3.0, 4.0, 0.0, 6.0)), FLU),
         column("polygon", [[-0.00005, 0.0, 1.00005, 0.0, 1.0, 1.0]]),

@@ -189,6 +189,9 @@ MASK = {"size": [24, 32], "counts": [768]}
         ([], [box(1, deep={"a": [[[]]]})], ["key "]),
         ([], [box(1, number=1), box(1, number="one")], ["key "]),
         ([], [box(1, number=1 << 70)], ["key "]),
+        ([], [box(1, number=1 << 63)], ["key "]),  # beyond int64
+        ([], [box(1, number=(1 << 63) - 1)], []),
+        ([], [box(1, number=-(1 << 63))], []),
         *(([], [box(1, **{key: 1})], ["key "]) for key in ("\ud800", "a\0b", "\x1b[31m", "x" * 300)),
         ([], [box(1, name="drive", frame=4)], []),
     ],
@@ -199,6 +202,8 @@ def test_what_is_not_as_the_form_says_is_counted(tmp_path, dataset, images, anno
     found = sorted([*done.lost, *(f"key {name}" for name in done.keys)])
     assert len(found) == len(lost)
     assert all(said.startswith(wanted) for said, wanted in zip(found, sorted(lost), strict=True)), found
+    number = {"pictures of a sample": 1}.get(*lost, max(len(images), len(annotations))) if len(lost) == 1 else 1
+    assert set(done.lost.values()) <= {number}
     assert done.annotations >= 1
     assert done.exit_code == (3 if done.lost else 0)
 
