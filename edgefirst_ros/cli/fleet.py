@@ -106,7 +106,7 @@ def convert(
         try:
             with dask_engine(cluster, workers) as engine, live(quiet=wants_json(context)) as report:
                 dashboard = engine.dashboard and f"; dashboard: {engine.dashboard}"
-                _note(f"{counted(engine.threads, 'thread')} on workers{dashboard}")
+                _note(f"workers have {counted(engine.threads, 'thread')}{dashboard}")
                 conversion.run(engine, report)
         except KeyboardInterrupt:
             _note("interrupted: finished datasets stay; the same command continues from here")
@@ -209,7 +209,7 @@ def status(
             if len(bad) > LISTED:
                 yield f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all"
         yield ""
-        yield f"{usable} of {counted(len(rows), 'recording')} have a dataset"
+        yield f"{usable} of {len(rows)} recordings have a dataset"
         yield f"catalogue: {layout.catalogue}"
 
     return Said(lambda: {"out": str(layout.root), "recordings": rows.to_dicts(), "exit_code": code}, text, code)
@@ -283,6 +283,7 @@ def merge(
         for container, merged in made:
             yield f"{counted(merged.samples, 'sample')} of {counted(len(merged.sequences), 'dataset')} in {container}"
             if merged.groups is not None:
+                yield ""
                 yield from merged.groups.text()
             yield from (f"note: {note}" for note in merged.notes)
         if code:
@@ -317,6 +318,9 @@ def export(
 
     if to not in SYSTEMS:
         raise UsageError(f"unknown format {to!r}; known: {', '.join(SYSTEMS)}")
+    if to == "yolo" and not single_group:
+        remedy = "first edgefirst-ros fleet merge, then export; or use --single-group"
+        raise UsageError(f"--to yolo: each drive of a fleet is in one group, and YOLO needs two: {remedy}")
     layout = Layout.of(place)
     datasets = of_one_kind(finished_datasets(layout, where))
     target = str(Location.of(out))
@@ -375,7 +379,7 @@ def report(
     wanted += [missing(*one) for one in failed]
     with report_progress(context) as tell:
         done = Pages(overwrite=overwrite).write_all(wanted, out, table_only=table_only, progress=tell)
-    done.note = f"{len(datasets)} of {counted(len(wanted), 'recording')} have a dataset"
+    done.note = f"{len(datasets)} of {len(wanted)} recordings have a dataset"
     return done
 
 

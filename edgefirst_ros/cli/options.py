@@ -104,11 +104,12 @@ class Command(TyperCommand):
                     has_option = known[setting].schema["option"] is not None
                     right = known[setting].flag if has_option else f"the setting: --set {setting}=..."
                     raise UsageError(f"no option {given}; use {right}") from None
-            if near := getattr(error, "possibilities", None):
+            if near := sorted(options) if unknown else []:
                 from difflib import get_close_matches
 
                 names = get_close_matches(given.lstrip("-"), [one.lstrip("-") for one in near], 3, 0.7)
-                cast("Any", error).possibilities = [one for one in near if one.lstrip("-") in names]
+                found = [one for one in near if one.lstrip("-") in names]
+                cast("Any", error).possibilities = found or [one for one in near if one.startswith(f"{given}-")]
             if type(error).__name__ == "MissingParameter":
                 missing = cast("Any", error).param
                 several = "|" in (missing.metavar or "")

@@ -67,7 +67,7 @@ def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     usable = pl.col("verdict").is_in(USABLE)
     number = states.choose(None, usable.sum()).item()
     if not number:
-        raise DatasetError(f"{layout.root}: has no datasets; fleet convert makes them")
+        raise DatasetError(f"{layout.root}: has no datasets; expected the folder -o of fleet convert")
     sensors = pl.sum_horizontal(pl.selectors.matches("^samples(_|$)")).alias("entries")
     rows = states.choose(where, "name", "settings", "members", "samples", sensors, usable.alias("usable"))
     rows = rows.filter("usable").drop("usable").sort("name", "settings")

@@ -96,8 +96,8 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
     if hidden:
         note(f"{text}: skipped (.*): {counted(hidden, 'hidden file')}")
     if not files and not folders:
-        there = f"; there are {', '.join(others)}" if others else "; it is empty"
-        raise UsageError(f"{text}: no recording ({SUFFIXES}) here{there}")
+        found = f"there are {', '.join(others)}" if others else "it is empty" if match is None else "no file matches"
+        raise UsageError(f"{text}: no recording ({SUFFIXES}) here; {found}")
     for folder in [folder for folder in folders if _around(folder, folders) != folder]:
         del folders[folder]  # it is in another one
     for stored in files:

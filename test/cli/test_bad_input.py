@@ -300,6 +300,7 @@ def test_options_are_suggested_only_if_they_are_near(call):
     assert "(Possible options" not in call("convert", "x", "--cameras", "front").output
     assert "(Possible options" not in call("report", "x", "--open").output
     assert "--tolerance" in call("convert", "x", "--tolerence", "1").output
+    assert "(Possible options: --retry-failed)" in call("fleet", "convert", "x", "--retry").output
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,11 @@ def test_notes_of_a_merge_are_told(call, sets, tmp_path):
     done = call("fleet", "merge", sets, "-o", tmp_path / "all", "--group", "val=n*,test=day")
     assert done.exit_code == 0
     assert done.stdout.startswith(f"10 samples of 2 datasets in {tmp_path}/all/all.zip\n")
-    assert [line.split() for line in done.stdout.splitlines()[1:3]] == [["group", "val", "test"], ["samples", "5", "5"]]
+    assert [line.split() for line in done.stdout.splitlines()[1:4]] == [
+        [],
+        ["group", "val", "test"],
+        ["samples", "5", "5"],
+    ]
     done = call("fleet", "merge", sets, "-o", tmp_path / "one", "--split", "train=0.99,val=0.01", "--stable")
     assert "note: group val is empty: it needs more sequences\n" in done.stdout  # blocks are not used
 
@@ -172,6 +176,12 @@ def test_a_format_that_is_not_known_is_refused(call, sets):
     error = call("fleet", "export", sets, "--to", "yolo9", "-o", "out").exception
     assert isinstance(error, UsageError)
     assert str(error).startswith("unknown format 'yolo9'; known: ")
+    error = call("fleet", "export", sets, "--to", "yolo", "-o", "out").exception
+    assert "each drive of a fleet is in one group, and YOLO needs two: first edgefirst-ros fleet merge" in str(error)
+    error = call("fleet", "merge", next(sets.glob("[!_]*/")), "-o", "out").exception
+    assert str(error).endswith(": has no datasets; expected the folder -o of fleet convert")
+    error = call("fleet", "convert", "nigth*.mcap", "-o", "out").exception
+    assert str(error) == "nigth*.mcap: no recording (*.mcap, *.db3, *.bag) here; no file matches"
 
 
 # ---- progress ----------------------------------------------------------------------------------
