@@ -155,6 +155,8 @@ def test_boxes_in_optical_axes_are_turned(tmp_path, suffix):
         migrate(report.out, tmp_path / "c.arrow", box3d_axes="optical")
     with pytest.raises(UsageError, match="--box3d-axes 'sideways': expected optical"):
         migrate(path, tmp_path / "c.arrow", box3d_axes="sideways")
+    older = migrate(path, tmp_path / "d.arrow", "2025.10", box3d_axes="optical").out
+    assert read_annotations(older).metadata == {}, "that version has none"
 
 
 @pytest.mark.parametrize("sensor", ["lidar", "radar"])

@@ -122,6 +122,15 @@ def check_poses(loader, *_):
     assert driven == pytest.approx(10.0 * (stop - 1 - start) / 1e6, rel=0.01)
 
 
+def check_fixes(loader, reader, dataset):
+    poses = reader.open_component_readers(v4.PosesComponent.Reader)["default"]
+    rows = dataset.frames.drop_nulls("latitude").sort("timestamp")
+    np.testing.assert_array_equal(poses.get_generic_data("timestamp_ns"), rows["timestamp"])
+    for name in ("latitude", "longitude", "altitude"):
+        given = poses.get_generic_data(f"{name}_{'m' if name == 'altitude' else 'deg'}")
+        np.testing.assert_allclose(given, rows[name], rtol=1e-12)
+
+
 def check_places(loader, *_):
     for sensor, place in (("camera", CAMERA), ("radar", RADAR), ("lidar", LIDAR)):
         pose = loader.pose_graph.evaluate_poses(sensor, "rig", np.array([loader.sequence_timestamp_interval_us.start]))[
@@ -236,6 +245,7 @@ def check_centre(loader, *_):
 
 CHECKS = [
     check_poses,
+    check_fixes,
     check_places,
     check_images,
     check_points,

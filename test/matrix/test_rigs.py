@@ -123,6 +123,14 @@ def test_a_draft_names_each_further_camera_and_comments_what_it_leaves_out(plain
         assert any(f"{key}: {{topic: {topic}}}" in line for line in left)
 
 
+@pytest.mark.parametrize("cameras", [1, 2])
+def test_the_only_intrinsics_are_those_of_the_only_camera(plain, tmp_path, cameras):
+    second = [("camera/jpeg", "/left/image_raw/compressed")] * (cameras - 1)
+    path = renamed(plain[0], tmp_path / "drive", {"camera/info": "/optics/info"}, second)
+    done = CliRunner().invoke(app, ["rig", str(path)])
+    assert yaml.safe_load(done.stdout)["rig"]["camera"].get("info") == ("/optics/info" if cameras == 1 else None)
+
+
 def test_a_draft_of_a_drive_without_a_camera_names_another_reference(plain, tmp_path):
     path = tmp_path / "blind.mcap"
     write_recording(path, Recipe(seconds=1.0, topics={"radar/targets", "imu"}))

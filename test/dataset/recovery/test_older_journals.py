@@ -75,6 +75,16 @@ def rewrite(path, change):
             writer.write_batch(batch, {**metadata, b"crc32": checksum})
 
 
+def with_location(rows, frame, location):
+    """Another position in the annotations of a frame."""
+    found = [location if row["frame"] == frame else row["location"] for row in rows.to_pylist()]
+    return rows.set_column(
+        rows.schema.get_field_index("location"),
+        rows.schema.field("location"),
+        pa.array(found, rows.schema.field("location").type),
+    )
+
+
 def cast(table, **types):
     return table.cast(pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in table.schema]))
 
@@ -125,6 +135,19 @@ def test_journals_with_fewer_columns(left):
     assert list(zip(frames["latitude"], frames["longitude"], strict=True))[:4] == [place_of(n) for n in range(4)]
     assert labels_of(left)[:4] == EXPECTED[:4]
     assert "timing" not in table(left.arrow).columns
+
+
+def test_rows_of_frames_that_are_lost_get_the_exact_position_or_all_of_the_pictures(left):
+    """The annotations have a position in float32 and no altitude: where they agree, that of the picture is kept."""
+    rewrite(left.frames_journal, lambda rows: rows.slice(0, 0))
+    moved = place_of(0)[0] + 1, place_of(0)[1]
+    rewrite(left.arrow_journal, lambda rows: with_location(rows, 2, moved))
+    left.row_log.unlink()
+    report = recover(left.container)
+    frames = table(left.frames)
+    assert report.rows_rebuilt == 6
+    assert frames["altitude"].to_list() == [30.0, 30.0, None, 30.0, 30.0, 30.0]
+    assert (frames["latitude"][2], frames["longitude"][2]) == pytest.approx(moved, abs=1e-5)
 
 
 def test_journals_with_other_types(left):

@@ -180,6 +180,7 @@ HOSTILE = {
     '[{"name": "a"} {"name": "b"}]': "expected",
     '{"samples": 3}': "expected",
     '{"samples": [], "samples": []}': "comes twice",
+    '{"samples": [], [3]: 1}': "is not text",
     '[{"name": "\\ud800"}]': "sample 0",
     '[{"name": "a", "frame_number": 4294967296}]': "frame",
     '[{"name": "a", "width": -1}]': "sample 0 .* width",
