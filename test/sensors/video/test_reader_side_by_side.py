@@ -77,6 +77,7 @@ def test_keyframes_alone(kind, lag, monkeypatch):
     found = read(reader, dict(enumerate(made.units)), made.shown, wanted=keyframes, lag=lag)
     reader.close()
     assert found == {n: made.pictures[n] for n in keyframes}
+    assert not any(unit.data for unit in reader.units.values()), "bytes that nothing needs are held in memory"
 
 
 @pytest.mark.parametrize("kind", ["h264-b", "h265-b", "h264-endless"])
