@@ -94,8 +94,10 @@ class SettingField:
         bounds += [f"at least {low:.15g}"] if low is not None else []
         bounds += [f"at most {high:.15g}"] if high is not None else []
         bounds += [f"at least {self.schema['minLength']} character"] if "minLength" in self.schema else []
-        bounds += [f"or text such as {example}" for example in self.schema.get("examples", ())]
-        return " ".join([TYPES[self.schema["type"]][1], ", ".join(bounds)]).strip()
+        kind = TYPES[self.schema["type"]][1]
+        such = "such as" if kind == "text" else "or text such as"
+        bounds += [f"{such} {example}" for example in self.schema.get("examples", ())]
+        return f"{kind} {', '.join(bounds)}".strip()
 
 
 @cache

@@ -309,6 +309,7 @@ def test_options_are_suggested_only_if_they_are_near(call):
         (["view", "x", "-o", "x.rrd"], "no option -o; use --save"),
         (["fleet", "convert", ".", "--to", "x"], "no option --to; use --end or --out"),
         (["fleet", "convert", ".", "-j", "2"], "no option -j; use --workers"),
+        (["split", "x", "-o", "y"], "no option -o; split changes the dataset itself, so copy it first"),
         (["fleet", "list", "x"], "no command fleet list; known: validate, status,"),
     ],
 )

@@ -219,7 +219,7 @@ def test_several_recordings_become_sequences(recording, tmp_path):
     assert len(dataset) == 180
     groups = pl.read_ipc(outcome.paths.arrow).group_by("name").agg(pl.col("group").unique())
     assert [len(found) for found in groups["group"]] == [1, 1]
-    with pytest.raises(UsageError, match="would both become the sequence"):
+    with pytest.raises(UsageError, match=rf"^{paths[0]} is given twice; name each recording once$"):
         convert([paths[0], paths[0]], tmp_path / "twice")
     with pytest.raises(UsageError, match="would both become the sequence"):  # on disks that do not tell them apart
         convert([paths[0], paths[0].with_name(paths[0].name.upper())], tmp_path / "twice")
