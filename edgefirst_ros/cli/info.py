@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
@@ -170,6 +170,18 @@ class DatasetInfo:
                 yield summary.count_table(what, number)
         yield ""
         yield f"annotation columns: {', '.join(self._dataset.annotation_columns)}"
+        metadata = self._dataset.metadata
+        for key in metadata.get("missing") or ():
+            yield f"note: the rig names a topic for {key} that is not in the recording"
+        for of in metadata.get("unused_topics") or ():
+            yield _describe_unused(of)
+
+
+def _describe_unused(of: Mapping[str, Any]) -> str:
+    from edgefirst_ros.sources.topics import option_of
+
+    number = "" if of["count"] is None else f" ({counted(of['count'], 'message')})"
+    return f"note: {of['topic']} is not used{number}; to use it: {option_of(of['use'])}"
 
 
 MOST_LABELS = 80
@@ -316,11 +328,7 @@ def recording_text(facts: dict[str, Any]) -> Text:
         for topic, what in facts["time_base"]["topics"].items():
             yield f"note: {topic}: {what}"
         yield from (f"note: {note}" for note in facts["notes"])
-        for of in facts["unused_topics"]:
-            from edgefirst_ros.sources.topics import option_of
-
-            number = counted(of["count"], "message")
-            yield f"note: {of['topic']} is not used ({number}); to use it: {option_of(of['use'])}"
+        yield from map(_describe_unused, facts["unused_topics"])
     else:
         yield f"it cannot be converted as it is: {facts['convertible']}"
     for topic in facts["topics"]:

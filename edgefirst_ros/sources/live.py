@@ -248,8 +248,10 @@ class LiveSource:
         self.states: dict[str, TopicState] = {}
         self.unused: dict[str, str] = {}
         """{topic that could have been meant: why it is not recorded}."""
+        self._began: float | None = None
+        """Time of the first refresh, s."""
         self._noted: set[str] = set()
-        """Unused topics that were logged."""
+        """Unused topics, and keys without a topic, that were logged."""
         self._expect(transport.look({}).topics)
 
     def _expect(self, topics: Mapping[str, str]) -> None:
@@ -299,7 +301,8 @@ class LiveSource:
             if self.unused.get(topic) != why:
                 self._log.warning(f"{topic}: {why}")
         self.unused = unused
-        self._note_topics(offers.topics)
+        self._began = self._began if self._began is not None else now
+        self._note_topics(offers.topics, late=now - self._began >= Settling.QUIET_TO_GUESS)
 
     def _part(self, topic: str, schema: str, offered: Mapping[str, str], known: Mapping[str | None, int]) -> str | None:
         """Return the name under which a topic is delivered, or None when it has no part.
@@ -343,10 +346,10 @@ class LiveSource:
             return True
         return Cameras({**offered, roles.reference: roles.schema}, roles.reference).may_own(namespace_of(topic, schema))
 
-    def _note_topics(self, offered: Mapping[str, str]) -> None:
+    def _note_topics(self, offered: Mapping[str, str], *, late: bool) -> None:
         """Note the usable topics without a role, and the keys of the rig whose topics have not come.
 
-        A transport may stop to offer topics without a role: those that were noted before stay.
+        A transport may stop to offer topics without a role: those that were noted before stay. `late`: topics had time.
         """
         roles, known = self._roles, {of["topic"]: of for of in self._roles.unused}
         others = unused_topics(offered, roles, self._settings, radars_by_name(offered))
@@ -356,7 +359,11 @@ class LiveSource:
         for of in roles.unused:
             if of["topic"] not in {*self._noted, *self.unused}:
                 self._log.warning(f"{of['topic']} is not used; to use it: {option_of(of['use'])}")
-        self._noted |= {of["topic"] for of in roles.unused}
+        absent = [key for key in roles.missing if late and key not in self._noted]
+        for key in absent:
+            topic = self._settings.sensor(key).topic or "/tf"
+            self._log.warning(f"{key}: {topic} is not published so far; is its name right?")
+        self._noted |= {*absent, *(of["topic"] for of in roles.unused)}
 
     def _listen(self, name: str, schema: str, as_topic: str, mixed: str) -> None:
         state = self.states.get(name) or TopicState(name, as_topic, schema)

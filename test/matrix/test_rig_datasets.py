@@ -250,6 +250,16 @@ def test_info_and_summaries_count_each_sensor(rigged):
     assert {key: facts["inputs"][key] for key in SENSORS} == dict.fromkeys(SENSORS, 30)
 
 
+def test_info_names_what_is_missing_and_what_is_not_used(rigged, tmp_path):
+    outcome = convert(rigged.recording, tmp_path, rig={key: rigged.rig[key] for key in ("camera", "radar.cube.rear")})
+    notes = [line for line in DatasetInfo(outcome.paths.container).text() if str(line).startswith("note: ")]
+    assert notes == [
+        "note: the rig names a topic for radar.cube.rear that is not in the recording",
+        "note: /left/jpeg is not used (30 messages); to use it: --rig '{camera.left: {topic: /left/jpeg}}'",
+        "note: /rear/points is not used (10 messages); to use it: --rig '{lidar.points.rear: {topic: /rear/points}}'",
+    ]
+
+
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])
 def test_annotations_in_other_formats_come_back_beside_it(rigged, tmp_path, suffix):
     paths = copied(rigged, tmp_path / "out")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topics of a running system: which part each plays, when that is settled, what was lost, without any transport."""
 
+import pytest
 from live_system import System
 from test_messages import transforms
 
@@ -132,6 +133,32 @@ def test_topics_without_a_part_are_noted_once_and_keys_without_a_topic_are_missi
     system.offers["/c/points"] = CLOUD
     source.refresh(2.0)
     assert (roles.missing, len(roles.unused), len(system.log)) == ((), 2, 2)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"rig": {key: "/wrong"}} for key in ("camera.left", "lidar.points", "lidar.points.rear", "radar.cube")),
+        *({"rig": {key: "/wrong"}} for key in ("gps", "imu", "pose", "model", "boxes3d")),
+        {"rig": {"pose": {"tf": ["map", "base_link"]}}},
+        {"lidar_topic": "/wrong"},
+        {"gps_topic": "/wrong"},
+        {"model_topic": "/wrong"},
+    ],
+    ids=str,
+)
+def test_a_topic_of_the_settings_that_does_not_come_is_warned_of_once(given):
+    """Over Zenoh topics without a part are not seen, so that nothing else tells of a misspelt name."""
+    system = System({CAMERA: VIDEO})
+    source = system.source(Settings(**given))
+    for now in (0.0, 1.0, 4.9):
+        source.refresh(now)
+    assert system.log == []
+    for now in (5.0, 6.0, 60.0):
+        source.refresh(now)
+    (key,) = source._roles.missing
+    topic = "/tf" if "tf" in str(given) else "/wrong"
+    assert system.log == [("warning", f"{key}: {topic} is not published so far; is its name right?")]
 
 
 def test_results_of_the_older_form_come_late_and_those_of_the_newer_one_too_late(settings):
