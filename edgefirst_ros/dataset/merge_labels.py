@@ -210,7 +210,7 @@ def _unite_classes(parts: Sequence[MergeInput]) -> tuple[list[str] | None, list[
         elif not part.has_classes:
             part.notes.append(
                 f"{part.dataset.paths.arrow}: has no masks of classes: its labels, the names of their "
-                "values, are left out"
+                "values, are dropped"
             )
         else:
             clashes += [

@@ -665,7 +665,7 @@ class _Recoverer:
         if self._loses and path == self._paths.frames:
             further = [name for name in table.schema.names if name not in schema.frames_columns(self._companions)]
             if further:
-                self._report.notes.append(f"{path}: left out, not columns of the format: {listed(further, LISTED)}")
+                self._report.notes.append(f"{path}: dropped, not columns of the format: {listed(further, LISTED)}")
             return False
         dropped = self._loses and self._report.rows_dropped
         if path == self._paths.arrow and dropped and {"name", "frame"} <= {*table.schema.names}:

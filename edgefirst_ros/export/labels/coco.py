@@ -268,7 +268,7 @@ def _report(report: LossReport, dataset: Dataset, rows: LabelRows, writer: _Labe
     report.add("annotations", "annotations", number=writer.written)
     for what, number in writer.lost.items():
         if number:
-            report.add(what, "", "left out", number)
+            report.add(what, "", "not exported", number)
     for name in rows.columns:
         own = f"annotations.{OWN.get(name, name)}" if name in writer.further else ""
         report.add(f"column {name}", HOMES.get(name, own), "" if name in HOMES or own else "has no place in COCO")

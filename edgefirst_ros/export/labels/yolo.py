@@ -87,7 +87,7 @@ def export(
     grouped = any(picture.group is not None for picture in chosen)
     kept = [picture for picture in chosen if not grouped or picture.group is not None]
     if len(kept) < len(chosen):
-        report.add("samples without a group", "", "left out, the others have one", len(chosen) - len(kept))
+        report.add("samples without a group", "", "not exported, because others have one", len(chosen) - len(kept))
     missing = [name for name in GROUPS if not any(picture.group == name for picture in kept)]
     if missing and not single_group:
         remote, place = is_remote(dataset.container.path), dataset.paths.container
@@ -240,7 +240,7 @@ def _report(
     for what, number in lost.items():
         changed = what in CHANGED
         if number:
-            report.add(what, LABELS if changed else "", "changed" if changed else "left out", number)
+            report.add(what, LABELS if changed else "", "changed" if changed else "not exported", number)
     homes = HOMES | (OF_SEGMENTS if segment else {})
     for name in rows.columns:
         where = "" if segment and name == "box2d" and "polygon" in rows.columns else homes.get(name, "")

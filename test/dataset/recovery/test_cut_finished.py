@@ -110,7 +110,7 @@ def test_further_columns_and_rows_made_anew_are_told(finished, tmp_path):
     cut(paths.container, begin_of(paths, 15))
     report = recover(paths.container)
     assert (report.samples, report.rows_dropped, report.rows_rebuilt) == (15, 25, 1)
-    assert f"{paths.frames}: left out, not columns of the format: weather" in report.notes
+    assert f"{paths.frames}: dropped, not columns of the format: weather" in report.notes
     assert sorted(table(paths.frames)["frame"]) == [*range(15)]
     assert "weather" not in table(paths.frames).columns
 

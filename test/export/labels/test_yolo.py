@@ -124,7 +124,7 @@ def test_crowds_and_rows_without_a_label_or_shape_are_counted(tmp_path):
     )
     done = export(write(tmp_path, rows), "yolo", tmp_path / "yolo", single_group=True)
     check(done.out, 1)
-    left = {line.what: line.number for line in done.report.lines if line.lost == "left out"}
+    left = {line.what: line.number for line in done.report.lines if line.lost == "not exported"}
     assert sorted(number for number in left.values()) == [1, 1, 1]
 
 
