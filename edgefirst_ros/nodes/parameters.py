@@ -8,7 +8,9 @@ elsewhere, and the description says so. An empty list is [""], shares are text s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import reprlib
 import socket
 import sys
@@ -72,6 +74,7 @@ def running_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> Itera
 
     Raises UsageError for wrong arguments.
     """
+    atexit.register(gc.collect)  # a node that is not freed leaves the shared memory of Fast DDS behind
     try:
         try:
             rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)

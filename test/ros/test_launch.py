@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -174,3 +176,27 @@ def test_ros2_launch_plays(recording: Callable[..., Path]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "played to the end" in done.stdout + done.stderr
+
+
+# ---- the end ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("verb", ["capture", "play", "replay", "control"])
+def test_a_node_that_ends_leaves_no_shared_memory(
+    verb: str, recording: Callable[..., Path], tmp_path: Path, start: Callable[..., Any], ros_domain: int
+) -> None:
+    """Fast DDS has a segment of megabytes a process in /dev/shm, which stays until the next start of the machine."""
+    drive, out = recording(seconds=2), tmp_path / "out"
+    arguments = {
+        "capture": ("-o", out),
+        "play": (drive, "--rate", "0.1"),
+        "replay": (drive, "-o", out, "--rate", "0.1"),
+        "control": ("watch",),
+    }[verb]
+    run = start(Path(sys.executable).with_name("edgefirst-ros"), verb, *arguments)
+    segments: set[str] = set()
+    while not segments and run.process.poll() is None:
+        time.sleep(0.05)
+        mapped = re.findall(r"/dev/shm/fastdds_[0-9a-f]+", Path(f"/proc/{run.process.pid}/maps").read_text())
+        segments = {path for path in mapped if os.path.exists(path)}
+    run.stop()
+    assert segments
+    assert [path for path in segments if os.path.exists(path)] == []
