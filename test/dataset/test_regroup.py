@@ -14,7 +14,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule, Kind
 from edgefirst_ros.dataset.merge import merge
-from edgefirst_ros.dataset.regroup import GroupCounts, split
+from edgefirst_ros.dataset.regroup import GroupCounts, GroupRows, split
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 from edgefirst_ros.synthetic import Recipe, write_recording
@@ -73,6 +73,25 @@ def test_pictures_without_a_row_are_told_as_without_a_group(tmp_path):
     assert done.plain()["groups"]["test"] == {"samples": 2, "sensors": {}, "labels": {"car": 2}}
     assert done.plain()["without_group"] == 1 + 4
     assert groups(tmp_path / "data.zip") == {"p0": {"test"}, "p1": {"test"}, "gone": {None}}
+
+
+def test_pictures_without_a_frame_have_the_stamps_of_the_table_of_frames(tmp_path):
+    """Three pictures a second apart, each of two labels, by blocks of a second; they are counted once."""
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for number in range(3):
+            archive.writestr(f"p{number}.camera.jpeg", jpeg(number))
+    names, numbers = [f"p{n}" for n in range(3)], {"frame": pl.UInt32, "timestamp": pl.Int64}
+    stamps = [n * 1_000_000_000 for n in range(3)]
+    frames = {"name": names, "frame": [None] * 3, "timestamp": stamps}
+    pl.DataFrame(frames, schema_overrides=numbers).write_ipc(tmp_path / "data.frames.arrow")
+    rows = {"name": [*names, *names], "frame": [None] * 6, "timestamp": [None] * 6, "label": ["car"] * 6}
+    pl.DataFrame(rows, schema_overrides=numbers).write_ipc(tmp_path / "data.arrow")
+    found = GroupRows(Dataset(tmp_path / "data.zip").paths)
+    assert found.annotations["timestamp"].to_list() == stamps * 2
+    assert found.samples.select("name", "frame", "timestamp").rows() == [(f"p{n}", None, n * 10**9) for n in range(3)]
+    done = split([tmp_path / "data.zip"], GroupRule(named={"test": ("p0", "p1")}))
+    assert done.plain()["groups"]["test"] == {"samples": 2, "sensors": {}, "labels": {"car": 4}}
+    assert done.plain()["without_group"] == 1
 
 
 def test_it_can_be_done_again(desk):

@@ -365,6 +365,72 @@ def test_pictures_of_a_lidar_are_kept_and_raw_iq_is_not(whole, tmp_path, config)
     assert validate(tmp_path / "back/set.zip").ok
 
 
+OTHER_FORMS = {
+    "type": {"format": "lzmaf", "type": "i2", "shape": [4, 8]},
+    "shape": {"format": "lzmaf", "type": "u2", "shape": [4, 4, 2]},
+    "compression": {"format": "raw", "type": "u2", "shape": [4, 8]},
+    "missing": None,
+}
+
+
+@pytest.mark.parametrize("other", OTHER_FORMS)
+def test_depth_of_a_lidar_in_another_form_is_told_and_its_reflectivity_kept(whole, tmp_path, other):
+    made_by_hand(tmp_path / "drive")
+    shutil.copytree(whole.traces / whole.name / "camera", tmp_path / "drive/camera")
+    np.array([100.0 + n * 0.01 for n in range(90)]).tofile(tmp_path / "drive/camera/ts")
+    described = json.loads((tmp_path / "drive/lidar/meta.json").read_text())
+    described["rng"] = OTHER_FORMS[other]
+    kept = {name: form for name, form in described.items() if form is not None}
+    (tmp_path / "drive/lidar/meta.json").write_text(json.dumps(kept))
+    if other == "compression":
+        np.zeros((3, 4, 8), "<u2").tofile(tmp_path / "drive/lidar/rng")
+    told = restored(tmp_path / "drive", tmp_path / "back")
+    assert told["drive/lidar/rfl"].where == "lidar.jpeg"
+    assert ("drive/lidar/rng" in told) == (other != "missing")
+    if other != "missing":
+        assert (told["drive/lidar/rng"].where, told["drive/lidar/rng"].lost) == ("", "a dataset has no place for it")
+    members = [name for sample in Dataset(tmp_path / "back/drive.zip") for name in sample.inputs]
+    assert "lidar.reflect" in members
+    assert "lidar.depth" not in members
+
+
+@pytest.mark.parametrize("axes", [True, False])
+def test_a_cube_beside_points_is_a_cube_and_without_its_axes_is_told(whole, tmp_path, axes):
+    """Points in the folder of the cube make no cloud of it."""
+    shutil.copytree(whole.traces / whole.name, tmp_path / "drive")
+    cube, points = tmp_path / "drive/radar_cube", tmp_path / "drive/radar_points"
+    described = json.loads((cube / "meta.json").read_text())
+    for name in ("xyz", "length"):
+        shutil.copy(points / name, cube / name)
+        described[name] = json.loads((points / "meta.json").read_text())[name]
+    (cube / "meta.json").write_text(json.dumps(described))
+    if not axes:
+        (cube / "radar.json").unlink()
+    told = restored(tmp_path / "drive", tmp_path / "back")
+    assert told["drive/radar_cube/cube"].where == ("radar.png" if axes else "")
+    assert told["drive/radar_cube/xyz"].where == told["drive/radar_cube/length"].where == ""
+
+
+def test_points_need_their_number_and_no_height(whole, tmp_path):
+    """A cube in the folder of points without `length` is no cloud; of a cloud, `height` may be missing."""
+    shutil.copytree(whole.traces / whole.name, tmp_path / "drive")
+    for sensor, channel in (("radar_points", "length"), ("lidar_points", "height")):
+        described = json.loads((tmp_path / "drive" / sensor / "meta.json").read_text())
+        kept = {name: form for name, form in described.items() if name in ("ts", "xyz", "length") and name != channel}
+        if sensor == "radar_points":
+            kept |= json.loads((tmp_path / "drive/radar_cube/meta.json").read_text())
+            for name in ("cube", "cube_i", "radar.json"):
+                shutil.copy(tmp_path / "drive/radar_cube" / name, tmp_path / "drive/radar_points" / name)
+        (tmp_path / "drive" / sensor / "meta.json").write_text(json.dumps(kept))
+    shutil.rmtree(tmp_path / "drive/radar_cube")
+    told = restored(tmp_path / "drive", tmp_path / "back")
+    assert {what: line.where for what, line in told.items() if "_points" in what} == {
+        "drive/lidar_points": "lidar.pcd",
+        "drive/radar_points/cube": "",
+        "drive/radar_points/xyz": "",
+    }
+
+
 def test_traces_without_a_camera_are_refused(tmp_path):
     with pytest.raises(DatasetError, match="contains no roverd trace"):
         restored(tmp_path, tmp_path / "one")

@@ -3,13 +3,14 @@
 
 import functools
 
+import av
 import pytest
 from streams import X264, Pictures, encode, painted, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
-from edgefirst_ros.sensors.pictures import TiledMessage, VideoParser
+from edgefirst_ros.sensors.pictures import TiledMessage, VideoParser, join_pictures
 from edgefirst_ros.streams import TILED
 
 B_FRAMES = stream("h264-b")
@@ -95,3 +96,15 @@ def test_the_limit_of_pixels_is_that_of_the_whole_picture(camera):
         if not fits:
             assert found.reason == CANNOT_BE_STORED
             assert "256 x 192 pixels, more than 49151 (limits.picture_pixels)" in str(found)
+
+
+def test_the_colours_of_the_whole_picture_are_those_of_its_first_tile():
+    """BT.709 of full range; the other tiles say another form."""
+    tiles = [av.VideoFrame(32, 16, "yuv420p") for _ in range(4)]
+    for number, tile in enumerate(tiles):
+        first = number == 0
+        tile.colorspace, tile.color_range = (1, 2) if first else (5, 1)
+        tile.color_primaries, tile.color_trc = (1, 1) if first else (5, 6)
+    whole = join_pictures(tiles)
+    assert (whole.width, whole.height) == (64, 32)
+    assert (whole.colorspace, whole.color_range, whole.color_primaries, whole.color_trc) == (1, 2, 1, 1)

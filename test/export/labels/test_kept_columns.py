@@ -92,6 +92,27 @@ def test_what_a_dataset_exported_comes_back_without_loss(tmp_path, form, options
         assert after["box2d"].equals(before["box2d"])
 
 
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["ann", "bob"]), pl.Boolean, pl.Int16, pl.Date])
+def test_columns_of_ones_own_are_in_coco_as_json_has_them(tmp_path, kind):
+    """Dates have no form in JSON."""
+    values = {pl.Boolean: [True, False], pl.Int16: [-7, 9], pl.Date: [19000, 19001]}.get(kind, ["ann", "bob"])
+    dataset = write(tmp_path / "data", everything())
+    rows = pl.read_ipc(dataset.paths.arrow)
+    own = pl.Series("own", [values[n % 2] for n in range(rows.height)]).cast(kind)
+    rows.with_columns(own).write_ipc(tmp_path / "new")
+    (tmp_path / "new").replace(dataset.paths.arrow)
+    done = export(Dataset(dataset.paths.container), "coco", tmp_path / "coco", pictures="none")
+    found = json.loads((done.out / "instances.json").read_text())["annotations"]
+    (line,) = (line for line in done.report.lines if line.what == "column own")
+    if kind == pl.Date:
+        assert not any("own" in one for one in found)
+        assert (line.where, line.lost) == ("", "has no place in COCO")
+    else:
+        names = rows["object_id"].to_list()
+        assert [one["own"] for one in found] == [values[names.index(one["object_id"]) % 2] for one in found]
+        assert (line.where, line.lost) == ("annotations.own", "")
+
+
 @pytest.mark.parametrize(("form", "options"), FORMS[:2])
 def test_rows_that_no_label_matches_are_lost_by_column(tmp_path, form, options):
     """One box moves a little, one further than half of it, one gets another label, one is deleted."""

@@ -288,6 +288,20 @@ def test_nothing_wanted_nothing_decoded(fed):
     assert fed == []
 
 
+def test_bytes_of_units_that_are_never_decoded_are_freed():
+    """Units may be held for long after that: by the samples that wait for other sensors."""
+    made = stream("h264-b", 120)
+    reader, entries = Numbered(VideoReader, "h264"), sorted({*groups(made)})
+    judge = Judge("h264")
+    for number, data in enumerate(made.units[: entries[2]]):
+        reader.push(number, judge.unit(data))
+    assert all(unit.data for unit in reader.units.values())
+    for number in made.shown[: entries[1]]:
+        reader.skip(number)
+    assert not isinstance(reader.picture(entries[1], last=True), str)
+    assert not any(reader.units[number].data for number in range(entries[1]))
+
+
 # ---- memory ------------------------------------------------------------------------------------
 def kept(reader):
     """Things a reader holds."""
