@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from edgefirst_ros.config import SENSORS, LiveSettings, Settings
 from edgefirst_ros.errors import UsageError
+from edgefirst_ros.streams import RIG_KEYS, is_key
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 Value = bool | int | float | str | list[str]
@@ -144,7 +145,9 @@ OTHER_NAMES = {
 def nearest(name: str, known: Iterable[str], otherwise: str = PAGE) -> str:
     """Return `; did you mean '...'?` with the nearest known name; without one, where all are listed."""
     names = list(known)
-    meant = OTHER_NAMES.get(name)
+    meant, key = OTHER_NAMES.get(name), name.removeprefix("rig.")
+    if meant is None and "rig" in names and (key != name or key in RIG_KEYS or is_key(key)):
+        return f"; write it as a line of a rig: rig: {{{key}: /TOPIC}}"
     near = [meant] if meant in names else difflib.get_close_matches(name, names, 1, 0.4)
     return f"; did you mean {near[0]!r}?" if near else otherwise
 

@@ -46,7 +46,8 @@ def _flatten(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
             continue
         key = f"{above}{name}"
         nested = isinstance(value, Mapping) and (
-            key not in streams.RIG_KEYS or any(isinstance(part, Mapping) for part in value.values())
+            not (key in streams.RIG_KEYS or streams.is_key(key))
+            or any(isinstance(part, Mapping) for part in value.values())
         )
         for part, topic in value.items() if isinstance(value, Mapping) and not nested else ():
             near = get_close_matches(str(part), RigSensor.model_fields, 1, 0.7)
@@ -135,9 +136,13 @@ def check_key(key: str) -> None:
         if not streams.is_key(key) or name in RigSensor.model_fields:
             raise ValueError(f"{key}: {name!r} cannot name an instance; expected 1 to 32 of a-z, 0-9 and _, no setting")
         return
-    near = streams.meant(key)
+    base, _, name = key.partition(".")
+    short = [f"{first}.{name}" for first in streams.keys_named(base)]  # `lidar.rear` of `lidar.points.rear`
+    near = streams.meant(key) or next(iter(get_close_matches(key, streams.RIG_KEYS, 1, 0.8)), None)
+    near = near or next(filter(streams.is_key, short), None)
     hint = f"; did you mean {near}?" if near is not None else ""
-    raise ValueError(f"unknown sensor {key!r}{hint}; known: {nearest_first(key, streams.RIG_KEYS)}")
+    known = nearest_first(key, (*streams.RIG_KEYS, "base_frame", "unused"))
+    raise ValueError(f"unknown sensor {key!r}{hint}; known: {known}")
 
 
 def rig_of_text(value: Any) -> Any:
