@@ -73,6 +73,9 @@ class Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters of the verb and those of the settings."""
         *own, shown_help = super().get_params(ctx)
+        for one in own:
+            if one.param_type_name == "argument":  # typer would add its type, `<list[Path]>`, to its name
+                vars(one)["display_type_rich"] = lambda ctx: ""
         return [*own, *_parameters(self.uses, self.has_result), shown_help]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

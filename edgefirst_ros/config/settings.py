@@ -210,7 +210,7 @@ class Settings(Model):
     )
     group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = setting(
         dict,
-        "Group of sequences by name, such as test=night*; split leaves these out",
+        "Group of sequences by name, such as test=night*; split assigns only the others",
         examples=["test=night*"],
         verbs=(*WRITING, GROUP),
         option="NAME=GLOB",

@@ -319,6 +319,11 @@ def test_other_words_for_an_option_lead_to_it(call, arguments, says):
     assert says in str(done.exception)
 
 
+def test_help_names_arguments_without_types_of_python(call):
+    lines = call("merge", "--help").output.splitlines()
+    assert "  DATASET  OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.  [required]" in lines
+
+
 def test_an_option_without_its_value_is_not_taken_for_an_unknown_one(call):
     assert "Option '-o' requires an argument" in call("convert", "x.mcap", "-o").output
 
