@@ -202,6 +202,9 @@ _KEY = re.compile(rf"(?P<base>{'|'.join(re.escape(s.key) for s in _SEVERAL.value
 _COLUMN = re.compile(rf"(?P<base>{'|'.join(_SEVERAL)})_(?P<instance>{INSTANCE})")
 _KIND = re.compile(rf"(?P<stem>[a-z]+)-(?P<instance>{INSTANCE})(?P<ending>\.[a-z]+)")
 
+_STEM = re.compile(rf"(?P<stem>[a-z]+)-(?P<instance>{INSTANCE})")
+"""Beginning of a kind, without its ending: `camera-left`."""
+
 
 def _make_instance(sensor: Sensor, name: str) -> Sensor:
     return sensor._replace(
@@ -282,8 +285,10 @@ def keys_named(name: str) -> tuple[str, ...]:
         others = {sensor.former, sensor.alias, sensor.column, *sensor.kinds, *(topic.name for topic in sensor.topics)}
         if plain in others or dotted == sensor.key:
             found.append(sensor.key)
-    if not found and (match := _KIND.fullmatch(plain)):
-        found = [f"{key}.{match['instance']}" for key in keys_named(match["stem"] + match["ending"])]
+    if not found and (match := _KIND.fullmatch(plain) or _STEM.fullmatch(plain)):
+        ending = match.groupdict().get("ending", "")
+        named = (f"{key}.{match['instance']}" for key in keys_named(match["stem"] + ending))
+        found = [key for key in named if is_key(key)]
     elif not found and (match := _KEY.fullmatch(plain) or _COLUMN.fullmatch(plain)):
         found = [f"{key}.{match['instance']}" for key in keys_named(match["base"])]
     return tuple(found)

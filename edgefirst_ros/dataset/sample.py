@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import BySensor, Inputs, Key
+from edgefirst_ros.dataset.names import BySensor, Inputs, Key, input_name
 from edgefirst_ros.dataset.query import boxes_of, without_attribute
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of
@@ -258,7 +258,7 @@ class Sample:
         Raises:
             DatasetError: The sample has no such points, or the calibration does not allow it.
         """
-        points = self.decode(sensor)
+        points, camera = self.decode(sensor), input_name(camera)
         looking = import_module("edgefirst_ros.report.projection")  # a package that builds on this one
         return looking.project(points, sensor, self.calibration, camera=camera, assume_forward=assume_forward)
 
@@ -331,10 +331,11 @@ class Sample:
         """
         return self._decoded(sensor, decode_image)
 
-    def cube(self, rows: int = 1, columns: int = 1) -> Cube:
+    def cube(self, sensor: str = "radar.cube", *, rows: int = 1, columns: int = 1) -> Cube:
         """Return the radar cube.
 
         Args:
+            sensor: The radar, such as `radar.cube.rear` of several.
             rows: Number of range bins of a picture that does not describe itself.
             columns: Number of Doppler bins of such a picture.
 
@@ -346,7 +347,7 @@ class Sample:
         """
         from edgefirst_ros.sensors.cube import decode_cube
 
-        return self._decoded("radar.cube", partial(decode_cube, rows=rows, columns=columns))
+        return self._decoded(sensor, partial(decode_cube, rows=rows, columns=columns))
 
     def decode(self, kind: str) -> Any:
         """Decode the member of an input by the codec of its sensor.

@@ -19,7 +19,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, frame_of, judge
 from edgefirst_ros.sensors.lens import Lens
 from edgefirst_ros.sensors.transforms import OPTICAL, Floats, frames_from, pose
-from edgefirst_ros.streams import meant
+from edgefirst_ros.streams import CAMERA, meant
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.sample import Sample
@@ -116,7 +116,7 @@ def projector(
     info, frame = calibration.info_of(camera), frame_of(meant(sensor) or sensor, calibration.sensor_frames)
     word = judge(info, calibration.static_transforms, {frame})
     if word == MISSING:
-        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")
+        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame, camera)}")
     if word == IDENTITY and not assume_forward:
         raise NotProjectableError(
             f"{sensor}: the transforms from {frame!r} to {info['frame_id']!r} do not rotate: a placeholder; "
@@ -130,7 +130,7 @@ def projector(
     except (DatasetError, KeyError, TypeError, ValueError) as error:
         raise NotProjectableError(f"{sensor}: {error}") from error
     if not np.isfinite(k).all() or frame not in poses:
-        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")
+        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame, camera)}")
     way = TO_OPTICAL @ poses[frame] if word == IDENTITY else poses[frame]
     return Projector(way, k, lens, size)
 
@@ -143,9 +143,9 @@ def xyz(points: ArrayLike) -> Floats:
     return given.astype(float).reshape(-1, 3)
 
 
-def _what_is_missing(info: Any, frame: str) -> str:
+def _what_is_missing(info: Any, frame: str, camera: str) -> str:
     if not isinstance(info, Mapping) or not info.get("k"):
-        return "camera_info is missing"
+        return "camera_info is missing" if camera == CAMERA.key else f"camera_info of {camera} is missing"
     if judge(info, (), ()) == MISSING:
         return "camera_info has no focal length"
     return f"no chain of transforms joins {frame!r} to the camera's frame {info.get('frame_id')!r}"

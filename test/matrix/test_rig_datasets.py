@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow.ipc
 import pytest
-from bags import REAR, write_two_of_each
+from bags import REAR, messages, together, write, write_two_of_each
 from late import late
 from logged import rows
 from PIL import Image
@@ -35,6 +35,7 @@ from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.messages import decode, header_stamp
 from edgefirst_ros.nodes.dataset_messages import open_playable
+from edgefirst_ros.report.projection import NotProjectableError
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.view.run import view
 from edgefirst_ros.sources.mcap import McapRecording
@@ -248,6 +249,38 @@ def test_datasets_side_by_side_answer_as_one_dataset_of_them(rigged, recording, 
 def test_info_and_summaries_count_each_sensor(rigged):
     facts = DatasetInfo(rigged.paths.container).plain()
     assert {key: facts["inputs"][key] for key in SENSORS} == dict.fromkeys(SENSORS, 30)
+
+
+@pytest.mark.parametrize("name", ["radar.cube.rear", "radar_cube_rear", "radar-rear.png"])
+def test_the_cube_of_another_radar_is_its_own(recording, tmp_path, name):
+    small = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg", "cube_shape": (2, 16, 4, 32)}
+    front = messages(recording(**small, topics={"camera", "radar/cube"}))
+    rear = messages(recording(**small, topics={"radar/cube"}, rename={"radar/cube": "/rear/cube"}, seed=5))
+    path = write(tmp_path / "drive.mcap", together(front, rear))
+    rig = {"radar.cube": "/radar/cube", "radar.cube.rear": "/rear/cube"}
+    both = Dataset(convert(path, tmp_path / "both", rig=rig).paths.container)[7]
+    alone = {
+        key: Dataset(convert(path, tmp_path / key, rig={"radar.cube": topic}).paths.container)[7].cube()
+        for key, topic in rig.items()
+    }
+    assert (both.cube(name).raw() == both[name].raw()).all()
+    assert (both.cube(name).raw() == alone["radar.cube.rear"].raw()).all()
+    assert (both.cube().raw() == alone["radar.cube"].raw()).all()
+    assert (both.cube().raw() != both.cube(name).raw()).any()
+
+
+def test_instances_are_found_by_the_names_of_members_and_a_wrong_camera_is_named(rigged):
+    sample = Dataset(rigged.paths.container)[7]
+    assert (sample.image("camera-left") == sample.image("camera.left")).all()
+    assert (sample.lidar("lidar-rear") == sample.lidar("lidar.points.rear")).all()
+    pixels = [sample.project("lidar-rear", camera=camera)[0] for camera in ("camera-left", "camera.left")]
+    np.testing.assert_array_equal(*pixels)
+    for name, error, words in (
+        ("left", UsageError, "'left' is not a sensor of a sample"),
+        ("camera.right", NotProjectableError, "camera_info of camera.right is missing"),
+    ):
+        with pytest.raises(error, match=words):
+            sample.project("lidar", camera=name)
 
 
 def test_info_names_what_is_missing_and_what_is_not_used(rigged, tmp_path):
