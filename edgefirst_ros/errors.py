@@ -122,6 +122,13 @@ class UsageError(EdgeFirstError):
     exit_code = 2
 
 
+def path_text(path: str | os.PathLike[str]) -> str:
+    """Return a path as text. Raises UsageError for any other object, such as samples."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"expected a Dataset, a recording or a path, got {type(path).__name__}")
+    return os.fspath(path)
+
+
 class RecordingError(EdgeFirstError):
     """A recording that cannot be used at all."""
 

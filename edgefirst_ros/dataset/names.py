@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import pyarrow as pa
 
 from edgefirst_ros import streams
-from edgefirst_ros.errors import DatasetError, UsageError, names_beside, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, names_beside, nearest_first, path_text
 from edgefirst_ros.streams import SENSORS
 
 T = TypeVar("T")
@@ -280,7 +280,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     A ZIP is preferred to a folder of the same name unless the folder itself was named.
     Raises DatasetError if it is missing.
     """
-    text = os.fspath(path)
+    text = path_text(path)
     if "\0" in text:
         raise DatasetError(f"{text!r} is not a valid path")
     try:

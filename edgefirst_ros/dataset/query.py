@@ -140,10 +140,10 @@ def matching(
     path: Path,
     metadata: Mapping[str, Any],
     label: str | Collection[str] | None,
-    group: str | None,
+    group: str | Collection[str] | None,
     score: float | None,
 ) -> Collection[Key]:
-    """Return the samples with a row that has the label (or one of several), the group, and at least the score.
+    """Return the samples with a row that has the label and the group (or one of several), and at least the score.
 
     Raises UsageError for a score outside 0..1, and for a label or group that neither a row nor `metadata` has.
     """
@@ -157,8 +157,9 @@ def matching(
         check_known("label", labels, {*_values(table, "label"), *listed_labels(metadata)})
         wanted.append(pl.col("label").cast(pl.String).is_in(labels))
     if group is not None:
-        check_known("group", [group], _values(table, "group"))
-        wanted.append(pl.col("group").cast(pl.String) == group)
+        groups = names_of(group)
+        check_known("group", groups, _values(table, "group"))
+        wanted.append(pl.col("group").cast(pl.String).is_in(groups))
     if score is not None:
         scores = [name for name in table.columns if name.endswith("_score")]
         wanted.append(pl.any_horizontal(pl.col(scores) >= score) if scores else pl.lit(False))
@@ -238,7 +239,9 @@ class Samples(Sequence["Sample"]):
         return self._dataset
 
     def __getattr__(self, name: str) -> Any:
-        raise without_attribute(self, name, INSTEAD)
+        whole = not name.startswith("_") and hasattr(type(self.dataset), name)
+        hint = {name: f"dataset.{name}, which is that of all samples"} if whole else {}
+        raise without_attribute(self, name, INSTEAD | hint)
 
     def __repr__(self) -> str:
         return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.title}>"

@@ -288,7 +288,7 @@ class Dataset(Samples):
         inputs: str | Collection[str] | None = None,
         *more: str,
         label: str | Collection[str] | None = None,
-        group: str | None = None,
+        group: str | Collection[str] | None = None,
         score: float | None = None,
         annotated: bool | None = None,
         model: bool | None = None,
@@ -303,7 +303,7 @@ class Dataset(Samples):
                 lidar.points (or lidar), lidar.depth, lidar.reflect, depth.
             more: Further sensors.
             label: Label of an annotation of the sample, or several labels.
-            group: Group of the sample, such as train.
+            group: Group of the sample, such as train, or several groups.
             score: Lowest score of that annotation, 0 to 1.
             annotated: True: samples with annotations; False: samples without.
             model: True: samples that the model processed, also without detections; False: the others.

@@ -167,7 +167,7 @@ class Datasets(Dataset):
         inputs: str | Collection[str] | None = None,
         *more: str,
         label: str | Collection[str] | None = None,
-        group: str | None = None,
+        group: str | Collection[str] | None = None,
         sequence: str | Collection[str] | None = None,
         **further: Any,
     ) -> Samples:
@@ -184,10 +184,11 @@ class Datasets(Dataset):
             check_known(name, values or (), {one for part in there for one in part.get(name, ())})
         found: list[PartKey] = []
         for number, (part, known_here) in enumerate(zip(self.parts, there, strict=True)):
-            own = {name: [one for one in asked[name] or () if one in known] for name, known in known_here.items()}
+            own: dict[str, Any] = {
+                name: [one for one in asked[name] or () if one in known] for name, known in known_here.items()
+            }
             if all(own.values()):
-                chosen = {**own, **({"group": group} if group is not None else {}), **further}
-                found += [(number, key) for key in part.samples(inputs, *more, **chosen)._keys]
+                found += [(number, key) for key in part.samples(inputs, *more, **own, **further)._keys]
         return Samples(self, found)
 
     def sample(self, sequence: str, frame: int | None = None) -> Sample:

@@ -263,6 +263,8 @@ def convert(
     """
     if isinstance(recordings, (str, os.PathLike)):
         recordings = [recordings]
+    if isinstance(settings, Mapping) or isinstance(config, Mapping):
+        raise UsageError("expected settings as keywords, such as convert(recording, out, rate=5), got a map")
     named = {name: Path(file) for name, file in (sequences or {}).items()}
     inputs = recordings_of([Path(recording) for recording in recordings], join=join, sequences=named)
     notes: list[str] = []

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.schema import SequenceCalibration
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, frame_of, judge
 from edgefirst_ros.sensors.lens import Lens
 from edgefirst_ros.sensors.transforms import OPTICAL, Floats, frames_from, pose
@@ -100,7 +100,9 @@ def project(
         NotProjectableError: The calibration is missing or a placeholder, or the distortion model is unknown.
     """
     if not isinstance(calibration, SequenceCalibration):
-        calibration = calibration.calibration
+        if not isinstance(own := getattr(calibration, "calibration", None), SequenceCalibration):
+            raise UsageError(f"expected project(points, sensor, sample), got {type(calibration).__name__} as the third")
+        calibration = own
     return projector(sensor, calibration, camera=camera, assume_forward=assume_forward).project(points)
 
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from edgefirst_ros.errors import ObjectStoreError, UsageError, printable
+from edgefirst_ros.errors import ObjectStoreError, UsageError, path_text, printable
 
 LOCAL = "file://"
 SCHEMES = ("s3", "gs", "az", "file")
@@ -109,4 +109,4 @@ class ObjectPath(PurePosixPath):
 
 def is_remote(text: str | os.PathLike[str]) -> bool:
     """True if a user names an object or a bucket, and no path of this machine."""
-    return _SQUEEZED.match(os.fspath(text)) is not None
+    return _SQUEEZED.match(path_text(text)) is not None
