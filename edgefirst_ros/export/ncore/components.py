@@ -254,20 +254,25 @@ class LabelComponents:
         """Add the prepared data of a sample."""
         self._tally["masks without a place"] += marks.misplaced
         if marks.instances is not None:
-            self._writer("instance", np.uint16).store_label(marks.instances, stamp_us, {"instances": marks.told})
+            self._writer("instance").store_label(marks.instances, stamp_us, {"instances": marks.told})
             self._tally["instances"] += len(marks.told)
         if marks.classes is not None:
-            self._writer("semantic", np.uint8).store_label(marks.classes, stamp_us, {"labels": self._labels})
+            self._writer("semantic").store_label(marks.classes, stamp_us, {"labels": self._labels})
             self._tally["masks of classes"] += 1
 
-    def _writer(self, what: str, kind: Any) -> Any:
+    def _writer(self, what: str) -> Any:
         if what not in self._writers:
             lib = library()
-            schema = lib.LabelSchema(np.dtype(kind), (), lib.LabelEncoding.IMAGE_ENCODED, "png", None)
-            label = lib.LabelType(lib.LabelCategory.SEGMENTATION, what, lib.LabelUnit.UNITLESS)
-            self._writers[what] = self._register(
-                lib.CameraLabelDescriptor(self._camera, label, schema, lib.LabelSource.AUTOLABEL)
-            )
+            if what == "depth":
+                quantised = lib.QuantizationParams(np.dtype(np.uint16), MILLIMETRE, 0.0)
+                schema = lib.LabelSchema(np.dtype(np.float32), (), lib.LabelEncoding.RAW, None, quantised)
+                label, source = lib.LabelType.DEPTH_Z_M, lib.LabelSource.EXTERNAL
+            else:
+                kind = np.dtype(np.uint16 if what == "instance" else np.uint8)
+                schema = lib.LabelSchema(kind, (), lib.LabelEncoding.IMAGE_ENCODED, "png", None)
+                label = lib.LabelType(lib.LabelCategory.SEGMENTATION, what, lib.LabelUnit.UNITLESS)
+                source = lib.LabelSource.AUTOLABEL
+            self._writers[what] = self._register(lib.CameraLabelDescriptor(self._camera, label, schema, source))
         return self._writers[what]
 
     def add_depth(self, metres: NDArray[np.float32] | None, stamp_us: int) -> None:
@@ -275,14 +280,7 @@ class LabelComponents:
         if metres is None:
             self._tally["depth without a place"] += 1
             return
-        if "depth" not in self._writers:
-            lib = library()
-            quantised = lib.QuantizationParams(np.dtype(np.uint16), MILLIMETRE, 0.0)
-            schema = lib.LabelSchema(np.dtype(np.float32), (), lib.LabelEncoding.RAW, None, quantised)
-            self._writers["depth"] = self._register(
-                lib.CameraLabelDescriptor(self._camera, lib.LabelType.DEPTH_Z_M, schema, lib.LabelSource.EXTERNAL)
-            )
-        self._writers["depth"].store_label(metres, stamp_us)
+        self._writer("depth").store_label(metres, stamp_us)
         self._tally["depth"] += 1
 
 

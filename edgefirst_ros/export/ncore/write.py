@@ -139,11 +139,10 @@ class SampleTask:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedMember:
+class PreparedMember:
     """A member of a sample."""
 
     kind: str
-    name: str
     data: bytes
     made: Any
     """Rays of a cloud, or None; the description in a cube; metres of a depth picture, or None."""
@@ -155,7 +154,7 @@ class PreparedSample:
 
     rows: list[dict[str, Any]]
     """Its annotations."""
-    members: list[NamedMember]
+    members: list[PreparedMember]
     marks: Marks | None
     """None where the size of its picture was not known, and outside the time of the sequence."""
 
@@ -206,7 +205,7 @@ class Preparation:
                     made = depth(data)
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
-            members.append(NamedMember(kind, name, data, made))
+            members.append(PreparedMember(kind, data, made))
         marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
         return PreparedSample(rows, members, marks)
 
@@ -492,7 +491,7 @@ class _Sequence:
             )
         self._sensor(kind).store_frame(picture, form, np.array([stamp, stamp], np.uint64), {}, meta)
 
-    def _companion(self, task: SampleTask, member: NamedMember) -> None:
+    def _companion(self, task: SampleTask, member: PreparedMember) -> None:
         """Store the data of a companion, once for all samples that have it."""
         kind, data = member.kind, member.data
         at, fits = task.stamps[kind], kind in task.fits
@@ -515,7 +514,12 @@ class _Sequence:
             self._points(kind, member.made, at)
 
     def _picture(
-        self, task: SampleTask, member: NamedMember, at: int, what: str, meta: Mapping[str, Any] = MappingProxyType({})
+        self,
+        task: SampleTask,
+        member: PreparedMember,
+        at: int,
+        what: str,
+        meta: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
         row, picture = self._drive.row(task.number), member.data.rstrip(b"\0")

@@ -152,10 +152,21 @@ def _number(value: int) -> bytes:
     return bytes((*found, value))
 
 
-def write_meta(folder: Path, channels: Mapping[str, Mapping[str, Any]], texts: Mapping[str, str]) -> None:
-    """Describe the channels of a sensor."""
-    described = {name: {**channel, "desc": texts[name]} for name, channel in channels.items()}
+def write_stamps(
+    folder: Path, stamps: Iterable[int], channels: Mapping[str, Any], texts: Mapping[str, str]
+) -> list[str]:
+    """Write the stamps of a sensor's entries, ns, and describe its channels; returns their names."""
+    written = RawWriter(folder / STAMPS, "f8", ())
+    for stamp in stamps:
+        written.append(stamp / 1e9)
+    written.close()
+    known = {**TEXTS, **texts}
+    described = {
+        name: {**channel.described, "desc": known.get(name, f"Field {name!r} of the points.")}
+        for name, channel in {STAMPS: written, **channels}.items()
+    }
     write_json(folder / META, described)
+    return list(described)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -303,23 +314,12 @@ def most_points(container: Container, names: Iterable[str]) -> int:
     return most
 
 
-class CloudWriter:
-    """The channels of clouds of one kind while they are written."""
-
-    def __init__(self, folder: Path, record: np.dtype[Any], most: int) -> None:
-        self.channels = {
-            XYZ: RawWriter(folder / XYZ, "f4", (most, 3)),
-            LENGTH: RawWriter(folder / LENGTH, "i4", ()),
-            HEIGHT: RawWriter(folder / HEIGHT, "i4", ()),
-        }
-        for name in (name for name in record.names or () if name not in PLACE):
-            column = record[name]
-            self.channels[name] = RawWriter(folder / name, column.base.str[1:], (most, *column.shape))
-
-    def append(self, entry: Mapping[str, Any]) -> None:
-        """Add a cloud, as its channels have it."""
-        for name, channel in self.channels.items():
-            channel.append(entry[name])
+def open_cloud_channels(folder: Path, record: np.dtype[Any], most: int) -> dict[str, RawWriter]:
+    """Create the channels of clouds of one kind, of up to `most` points."""
+    forms: dict[str, tuple[str, Sequence[int]]] = {XYZ: ("f4", (most, 3)), LENGTH: ("i4", ()), HEIGHT: ("i4", ())}
+    for name in (name for name in record.names or () if name not in PLACE):
+        forms[name] = record[name].base.str[1:], (most, *record[name].shape)
+    return {name: RawWriter(folder / name, *form) for name, form in forms.items()}
 
 
 def channels_of(cloud: Cloud) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,9 +31,6 @@ from edgefirst_ros.export.roverd.channels import (
     CUBE,
     EXTRINSICS,
     RADAR,
-    STAMPS,
-    TEXTS,
-    CloudWriter,
     FramesWriter,
     RawWriter,
     VideoWriter,
@@ -42,11 +38,12 @@ from edgefirst_ros.export.roverd.channels import (
     describe_cube,
     has_channels,
     most_points,
+    open_cloud_channels,
     read_cloud,
     stored,
     turn_cube,
     write_json,
-    write_meta,
+    write_stamps,
 )
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
@@ -74,12 +71,8 @@ def folder_of(kind: str) -> str | None:
     return first if first is None or instance is None else f"{first}_{instance}"
 
 
-@dataclass(frozen=True)
-class PreparedMember:
-    """A member as it is written to its channels; `form` is the same for all of a sensor."""
-
-    form: Any
-    body: Any
+Entry = tuple[Any, Mapping[str, Any]]
+"""A member as it is written: its form, which is the same for all of a sensor, and the values by channel."""
 
 
 class SensorTrace(ABC):
@@ -100,19 +93,14 @@ class SensorTrace(ABC):
         self._closing = ExitStack()
 
     @abstractmethod
-    def ready(self, data: bytes) -> PreparedMember | None:
+    def ready(self, data: bytes) -> Entry | None:
         """Return a member as an entry; None if roverd cannot hold its form. Threads may share this."""
 
     @abstractmethod
     def _open(self) -> Mapping[str, Any]:
         """Create the channels: those with `described`, by name."""
 
-    def _append(self, ready: PreparedMember) -> None:
-        """Write an entry, to the only channel."""
-        (channel,) = self._channels.values()
-        channel.append(ready.body)
-
-    def add(self, stamp: int, data: bytes, ready: PreparedMember | None) -> None:
+    def add(self, stamp: int, data: bytes, ready: Entry | None) -> None:
         """Add a member, or count why it is dropped. One message of several samples is one entry."""
         if (stamp, data) == self._last:
             return
@@ -122,12 +110,14 @@ class SensorTrace(ABC):
         elif ready is None:
             self.dropped[UNFIT] += 1
         else:
+            form, values = ready
             if self.form is None:
-                self._begin(ready.form)
-            if ready.form != self.form:
+                self._begin(form)
+            if form != self.form:
                 self.dropped[OTHER] += 1
                 return
-            self._append(ready)
+            for name, channel in self._channels.items():
+                channel.append(values[name])
             self.stamps.append(stamp)
 
     def _begin(self, form: Any) -> None:
@@ -142,15 +132,7 @@ class SensorTrace(ABC):
         self._closing.close()
         if not self.stamps:
             return []
-        stamps = RawWriter(self.folder / STAMPS, "f8", ())
-        for stamp in self.stamps:
-            stamps.append(stamp / 1e9)
-        stamps.close()
-        channels = {STAMPS: stamps.described} | {name: one.described for name, one in self._channels.items()}
-        write_meta(
-            self.folder, channels, {name: self.texts.get(name, f"Field {name!r} of the points.") for name in channels}
-        )
-        return list(channels)
+        return write_stamps(self.folder, self.stamps, self._channels, self.texts)
 
     def abandon(self) -> None:
         """Close without completing."""
@@ -160,18 +142,15 @@ class SensorTrace(ABC):
 class CameraTrace(SensorTrace):
     """JPEG pictures of one size as a video; forms are (width, height)."""
 
-    texts: ClassVar[Mapping[str, str]] = {
-        STAMPS: TEXTS[STAMPS],
-        VIDEO: "Pictures, each a whole JPEG file with its EXIF.",
-    }
+    texts: ClassVar[Mapping[str, str]] = {VIDEO: "Pictures, each a whole JPEG file with its EXIF."}
 
     def __init__(self, folder: Path, rate: float) -> None:
         super().__init__(folder)
         self._rate = rate
 
-    def ready(self, data: bytes) -> PreparedMember | None:
+    def ready(self, data: bytes) -> Entry | None:
         try:
-            return PreparedMember(check_jpeg(data), data)
+            return check_jpeg(data), {VIDEO: data}
         except MessageError:
             return None
 
@@ -183,17 +162,16 @@ class CubeTrace(SensorTrace):
     """Radar cubes; forms are what radar.json says."""
 
     texts: ClassVar[Mapping[str, str]] = {
-        STAMPS: TEXTS[STAMPS],
         CUBE: "Range-Doppler cube [sequence, rx, range, doppler, real and imaginary]; no raw I/Q of the antennas.",
     }
 
-    def ready(self, data: bytes) -> PreparedMember | None:
+    def ready(self, data: bytes) -> Entry | None:
         try:
             cube = decode_cube(data)
         except EdgeFirstError:
             return None
         values = turn_cube(cube.values)
-        return PreparedMember((describe_cube(cube), values.shape), stored(values))
+        return (describe_cube(cube), values.shape), {CUBE: stored(values)}
 
     def _open(self) -> Mapping[str, Any]:
         return {CUBE: FramesWriter(self.folder / CUBE, "i2", self.form[1])}
@@ -208,35 +186,26 @@ class CubeTrace(SensorTrace):
 class CloudTrace(SensorTrace):
     """Point clouds; forms are the types of their points."""
 
-    texts: ClassVar[Mapping[str, str]] = TEXTS
-
     def __init__(self, folder: Path, most: int) -> None:
         super().__init__(folder)
         self._most = most
 
-    def ready(self, data: bytes) -> PreparedMember | None:
+    def ready(self, data: bytes) -> Entry | None:
         cloud = read_cloud(data)
         if cloud is None or not has_channels(cloud.points.dtype) or len(cloud.points) > self._most:
             return None
-        return PreparedMember(cloud.points.dtype, channels_of(cloud))
+        return cloud.points.dtype, channels_of(cloud)
 
     def _open(self) -> Mapping[str, Any]:
-        self._clouds = CloudWriter(self.folder, self.form, self._most)
-        return self._clouds.channels
-
-    def _append(self, ready: PreparedMember) -> None:
-        self._clouds.append(ready.body)
+        return open_cloud_channels(self.folder, self.form, self._most)
 
 
 class SegmentTrace(SensorTrace):
     """The class of every pixel; forms are (height, width). Members are the PNG files of the annotations."""
 
-    texts: ClassVar[Mapping[str, str]] = {
-        STAMPS: TEXTS[STAMPS],
-        SEGMENT: "Class of each pixel, as in the annotations; 255: none.",
-    }
+    texts: ClassVar[Mapping[str, str]] = {SEGMENT: "Class of each pixel, as in the annotations; 255: none."}
 
-    def ready(self, data: bytes) -> PreparedMember | None:
+    def ready(self, data: bytes) -> Entry | None:
         from PIL import Image
 
         try:
@@ -247,7 +216,7 @@ class SegmentTrace(SensorTrace):
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             return None
         # Large areas of one value: here LZMA is quick and gains nearly all.
-        return PreparedMember(pixels.shape, [lzma.compress(pixels.tobytes(), preset=0)])
+        return pixels.shape, {SEGMENT: [lzma.compress(pixels.tobytes(), preset=0)]}
 
     def _open(self) -> Mapping[str, Any]:
         return {SEGMENT: FramesWriter(self.folder / SEGMENT, "u1", self.form)}
@@ -329,7 +298,7 @@ class _Trace:
             yield sample, {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
             before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
 
-    def _prepare(self, wanted: tuple[Sample, set[str]]) -> tuple[list[tuple[str, bytes, PreparedMember | None]], Any]:
+    def _prepare(self, wanted: tuple[Sample, set[str]]) -> tuple[list[tuple[str, bytes, Entry | None]], Any]:
         """Read a sample: (kind, data, entry) of its members, and (data, entry) of its mask of classes."""
         sample, fresh = wanted
         members = []
@@ -376,15 +345,8 @@ def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str,
     """
     written = {}
     placed, turned = (np.flatnonzero(known).tolist() for known in (drive.placed, drive.turned))
-    written[GPS] = _sensor(
-        folder / GPS,
-        drive,
-        placed,
-        LLA,
-        "f8",
-        drive.lla[placed],
-        "Latitude and longitude in degrees (WGS-84), altitude in metres.",
-    )
+    text = "Latitude and longitude in degrees (WGS-84), altitude in metres."
+    written[GPS] = _sensor(folder / GPS, drive, placed, LLA, "f8", drive.lla[placed], text)
     angles = euler(rotation(drive.values("orientation", 4)[turned])) if turned else np.empty((0, 3))
     text = f"Orientation of {BASE} in ENU: Euler angles XYZ, each about the axis turned by the one before, in rad."
     written[IMU] = _sensor(folder / IMU, drive, turned, ROT, "f4", angles, text)
@@ -413,15 +375,11 @@ def _sensor(folder: Path, drive: Drive, which: list[int], name: str, kind: str, 
     if not which:
         return []
     folder.mkdir()
-    made = {STAMPS: RawWriter(folder / STAMPS, "f8", ()), name: RawWriter(folder / name, kind, (3,))}
-    for n, value in zip(which, values, strict=True):
-        made[STAMPS].append(drive.stamps[n] / 1e9)
-        made[name].append(value)
-    for channel in made.values():
-        channel.close()
-    described = {known: channel.described for known, channel in made.items()}
-    write_meta(folder, described, {STAMPS: TEXTS[STAMPS], name: text})
-    return list(made)
+    channel = RawWriter(folder / name, kind, (3,))
+    for value in values:
+        channel.append(value)
+    channel.close()
+    return write_stamps(folder, drive.stamps[which].tolist(), {name: channel}, {name: text})
 
 
 def euler(turns: Floats) -> Floats:
