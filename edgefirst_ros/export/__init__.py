@@ -204,11 +204,7 @@ def _report_placeholders(dataset: Dataset, report: LossReport) -> None:
         (MISSING, "missing or incomplete"),
     ):
         names = [name for name, found in words.items() if found == word]
-        if names:
-            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-            report.add(
-                f"calibration ({word})", f"as it is, of {', '.join(names[:MOST_NAMED])}{more}", meaning, len(names)
-            )
+        report.count(f"calibration ({word})", f"as it is, of {listed(names, MOST_NAMED)}", meaning, len(names))
 
 
 def restore(

@@ -79,12 +79,9 @@ class SensorEntries:
     """Returns the stamp of an entry in ns, where it is known better than in `stamps`."""
 
     def near(self, stamp: int, time: int, row: dict[str, Any]) -> bytes:
-        """Return the entry nearest to a picture, empty without one, and note its stamp in the row of the frames.
+        """Return the entry nearest to a picture, empty without one; `row` gets its stamp, skew and, of a picture, size.
 
-        Args:
-            stamp: of the picture, ns, as in `stamps`.
-            time: of the sample, ns.
-            row: gets the stamp, the skew and the size of a picture.
+        `stamp`: of the picture, ns, as in `stamps`; `time`: of the sample, ns.
         """
         number = find_nearest(self.stamps, stamp)
         data = b"" if number is None else self.make(number)
@@ -181,13 +178,7 @@ def stamp_picture(
 ) -> Sequence[Buffer]:
     """Return a picture, as buffers, whose EXIF names its sample if it named another; others stay as they are.
 
-    Args:
-        kind: camera.jpeg or camera.png.
-        data: the picture.
-        sequence: its new sequence.
-        frame: its new number.
-        stamp: its stamp, ns.
-        row: its row of the frames table: latitude, longitude, altitude.
+    `stamp` is in ns; `row`, of the frames table, has latitude, longitude and altitude.
     """
     try:
         found = read_exif(data)

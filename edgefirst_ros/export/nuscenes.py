@@ -682,8 +682,7 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
     others = columns["box3d"] - written["boxes"] - counts.lost["box3d that is not finite"]
     counts.lost["box3d between keyframes, or without a pose"] = others
     for what, number in sorted(counts.lost.items()):
-        if number:
-            report.add(what, "", "not written", number)
+        report.count(what, "", "not written", number)
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("log, sample, ego_pose", ""))
     homes["group"] = (f"{VERSION}/{SPLITS}", "")
     if "box3d" in columns:

@@ -112,6 +112,11 @@ class LossReport:
         """Add a line."""
         self.lines.append(Line(what, where, lost, number))
 
+    def count(self, what: str, where: str, lost: str, number: int) -> None:
+        """Add a line with a number, unless that is 0."""
+        if number:
+            self.add(what, where, lost, number)
+
     def plain(self) -> dict[str, Any]:
         """Return the report, ready for JSON."""
         return {

@@ -48,17 +48,8 @@ class _Read:
 def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
     """Write the annotations in `source` to NAME.arrow in the folder `out`, boxes in m in the axes of base_link.
 
-    Args:
-        source: NAME.zarr, or a folder with scenes.zarr.
-        out: an empty folder.
-        limits: limits of the rows that are written.
-        report: gets the losses.
-        progress: is called with each scene.
-
-    Raises:
-        DatasetError: `source` is not what L5Kit writes.
-        UsageError: a library that unpacks it is missing.
-
+    `source`: NAME.zarr, or a folder with scenes.zarr. Raises DatasetError where it is not what L5Kit writes, UsageError
+    where a library that unpacks it is missing.
     """
     store = source if (source / ".zgroup").is_file() else source / STORE
     if not (store / ".zgroup").is_file():
@@ -160,8 +151,7 @@ def _report_losses(report: LossReport, read: _Read) -> None:
     report.add("frames.ego_translation, ego_rotation", "", "has no place without samples")
     lost = "boxes are on the vehicle's ground plane; those turned by over 10 degrees become the hull around them"
     report.add("agents.centroid, extent, yaw", "box3d", lost, read.rows)
-    if read.broken:
-        report.add("agents that are not finite", "", "dropped", read.broken)
+    report.count("agents that are not finite", "", "dropped", read.broken)
     report.add("agents.velocity", "", NO_HOME)
     report.add("agents.track_id", "object_id", "made of scene and track")
     report.add("agents.label_probabilities", "label, box3d_score", "all but the most probable class")

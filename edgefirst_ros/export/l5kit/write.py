@@ -136,20 +136,9 @@ def export(
     progress: Progress,
     labels: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a dataset into the empty folder `out`.
+    """Write a dataset into the empty folder `out`; `labels`: classes of L5Kit by label, over the usual ones.
 
-    Args:
-        dataset: an opened dataset.
-        out: an empty folder.
-        report: gets the losses.
-        progress: is called with each scene.
-        labels: classes of L5Kit by label, over the usual ones.
-
-    Raises:
-        DatasetError: stamps or poses are not known.
-        UsageError: a class that L5Kit does not have.
-        StorageError: a file cannot be written.
-
+    Raises DatasetError without stamps or poses, UsageError for a class that L5Kit does not have, StorageError.
     """
     classes = official(labels or {})
     found = posed_drives(drives(dataset), report)
@@ -247,8 +236,7 @@ def _report_losses(report: LossReport, dataset: Dataset, made: _Export, source: 
     agents, values = made.writers["agents"].length, count_values(dataset)
     report.add("sequences", "scenes", "name but 16 characters of the host", made.scenes)
     report.add("samples", "frames.timestamp", "number", made.writers["frames"].length)
-    if made.unplaced:
-        report.add("samples without a pose", "", "dropped", made.unplaced)
+    report.count("samples without a pose", "", "dropped", made.unplaced)
     report.add(f"poses ({source})", f"frames.ego_translation, ego_rotation; {PLACE}")
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("frames, scenes", ""))
     if "box3d" in dataset.annotation_columns:

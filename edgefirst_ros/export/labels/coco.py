@@ -267,8 +267,7 @@ def _plain(value: Any) -> Any:
 def _report(report: LossReport, dataset: Dataset, rows: LabelRows, writer: _LabelWriter, mode: str) -> None:
     report.add("annotations", "annotations", number=writer.written)
     for what, number in writer.lost.items():
-        if number:
-            report.add(what, "", "not exported", number)
+        report.count(what, "", "not exported", number)
     for name in rows.columns:
         own = f"annotations.{OWN.get(name, name)}" if name in writer.further else ""
         report.add(f"column {name}", HOMES.get(name, own), "" if name in HOMES or own else "has no place in COCO")
@@ -415,24 +414,21 @@ class _LabelFile:
         box = annotation.get("bbox")
         if isinstance(box, list) and len(box) == 4 and all(map(is_number, box)) and min(box[2:]) >= 0:
             x, y, w, h = box
-            row["box2d"] = _finite([(x + w / 2) / width, (y + h / 2) / height, w / width, h / height])
+            if scaled := _finite([(x + w / 2) / width, (y + h / 2) / height, w / width, h / height]):
+                row["box2d"] = scaled
         elif box is not None:
             lost["boxes that are not four finite numbers with a size"] += 1
         shape = annotation.get("segmentation")
         if isinstance(shape, list):
             rings = [ring for ring in map(whole_ring, shape) if ring is not None]
             lost["rings that are odd, under three points or not finite"] += len(shape) - len(rings)
-            if rings:
-                scaled = [[v / (height if n % 2 else width) for n, v in enumerate(ring)] for ring in rings]
-                row["polygon"] = scaled if all(_finite(ring) for ring in scaled) else None
+            places = [[v / (height if n % 2 else width) for n, v in enumerate(ring)] for ring in rings]
+            if places and all(map(_finite, places)):
+                row["polygon"] = places
         elif isinstance(shape, dict):
             mask = self._mask(shape, real)
             if mask is not None:
                 row["mask"] = mask
-        if row.get("box2d") is None:
-            row.pop("box2d", None)
-        if row.get("polygon") is None:
-            row.pop("polygon", None)
 
     def _mask(self, shape: Mapping[str, Any], real: tuple[int, int] | None) -> bytes | None:
         runs = shape.get("counts")

@@ -201,10 +201,8 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlook
             size = sizes.get(sample.key) or _size(sample)
             found.append(LabelledPicture(sample, file, size, group, rows.of(sample.key)))
     report.add("samples", "pictures", number=len(found))
-    if without:
-        report.add("samples without a picture", "", "not exported", without)
-    if left:
-        report.add("samples that the model skipped", "", "not exported; --unlooked exports them as empty", left)
+    report.count("samples without a picture", "", "not exported", without)
+    report.count("samples that the model skipped", "", "not exported; --unlooked exports them as empty", left)
     if not found:
         why = f": {left} samples were skipped by the model (--unlooked includes them as empty)" if left else ""
         raise DatasetError(f"{dataset.container.path}: no picture has labels{why}")

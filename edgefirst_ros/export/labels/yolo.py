@@ -86,8 +86,7 @@ def export(
     chosen = pictures_of(dataset, rows, report, unlooked=unlooked)
     grouped = any(picture.group is not None for picture in chosen)
     kept = [picture for picture in chosen if not grouped or picture.group is not None]
-    if len(kept) < len(chosen):
-        report.add("samples without a group", "", "not exported, because others have one", len(chosen) - len(kept))
+    report.count("samples without a group", "", "not exported, because others have one", len(chosen) - len(kept))
     missing = [name for name in GROUPS if not any(picture.group == name for picture in kept)]
     if missing and not single_group:
         remote, place = is_remote(dataset.container.path), dataset.paths.container
@@ -239,8 +238,7 @@ def _report(
     report.add("annotations", LABELS, number=written)
     for what, number in lost.items():
         changed = what in CHANGED
-        if number:
-            report.add(what, LABELS if changed else "", "changed" if changed else "not exported", number)
+        report.count(what, LABELS if changed else "", "changed" if changed else "not exported", number)
     homes = HOMES | (OF_SEGMENTS if segment else {})
     for name in rows.columns:
         where = "" if segment and name == "box2d" and "polygon" in rows.columns else homes.get(name, "")
@@ -279,7 +277,7 @@ def read_yolo(path: Path) -> ForeignLabels:
     if not found.pictures:
         raise DatasetError(f"{file.parent}: holds no files {LABELS}/*.txt")
     unlabelled = (picture.stem for picture in _files(file.parent, IMAGES, PICTURES) if picture.stem not in labelled)
-    found.pictures += [ForeignPicture(stem, 0, _nothing) for stem in unlabelled]
+    found.pictures += [ForeignPicture(stem, 0, lambda _: ()) for stem in unlabelled]
     return found
 
 
@@ -290,10 +288,6 @@ def _yaml(file: Path) -> Any:
         return read_yaml(file)
     except UsageError as error:
         raise DatasetError(str(error)) from error
-
-
-def _nothing(_: tuple[int, int] | None) -> tuple[Row, ...]:
-    return ()
 
 
 def _files(root: Path, within: str, endings: tuple[str, ...]) -> Iterator[Path]:

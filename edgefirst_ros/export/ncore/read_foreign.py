@@ -70,16 +70,8 @@ COLUMNS = ("label", "label_index", "box2d", "box2d_score")
 def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
     """Write a dataset for each camera of each NCore sequence in `source`, as far as it has a place for their data.
 
-    Args:
-        source: a folder that holds stores at any depth, or one store, or the summary of a sequence.
-        out: an empty folder.
-        limits: limits of the dataset.
-        report: gets the losses.
-        progress: is called with each picture.
-
-    Raises:
-        DatasetError: a camera is missing, a file cannot be read, or a store holds a link.
-        UsageError: the library is missing.
+    `source`: a folder that holds stores at any depth, or one store, or the summary of a sequence. Raises DatasetError
+    where a camera is missing, a file cannot be read, or a store holds a link; UsageError without the library.
     """
     found = find_sequences(source, report)
     stores = [store for stores in found for store in stores]
@@ -107,12 +99,10 @@ def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossRep
     if not tally["camera"]:
         raise DatasetError("the NCore sequences have no camera with JPEG or PNG pictures, and so no sample")
     for what, kind in kinds.items():
-        if tally[what]:
-            returns = "of several returns the first; " if kind.endswith("pcd") else ""
-            report.add(what, kind, returns + NEAREST, tally[what])
+        returns = "of several returns the first; " if kind.endswith("pcd") else ""
+        report.count(what, kind, returns + NEAREST, tally[what])
     for what, where, lost in _LINES:
-        if tally[what]:
-            report.add(what, where, lost, tally[what])
+        report.count(what, where, lost, tally[what])
 
 
 _LINES = (

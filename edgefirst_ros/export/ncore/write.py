@@ -266,53 +266,44 @@ def _home_of_column(name: str) -> tuple[str, str]:
 
 def _sensors(report: LossReport, tally: Counter[str]) -> None:
     report.add("samples", "frames of the sensors", number=tally["samples"])
-    if tally["samples without a pose"]:
-        report.add(
-            "samples before the first and after the last position",
-            "",
-            "NCore needs poses to both ends: they are not in the sensors",
-            tally["samples without a pose"],
-        )
-    if tally["samples without a pose between others"]:
-        report.add(
-            "samples without a position between others",
-            "cameras/camera",
-            "readers interpolate their poses over the gap",
-            tally["samples without a pose between others"],
-        )
-    if tally["camera"]:
-        cut = tally["bytes of NUL"]
-        said = f"{cut} NUL bytes after the pictures are cut off" if cut else ""
-        report.add("camera", "cameras/camera", said, tally["camera"])
+    report.count(
+        "samples before the first and after the last position",
+        "",
+        "NCore needs poses to both ends: they are not in the sensors",
+        tally["samples without a pose"],
+    )
+    report.count(
+        "samples without a position between others",
+        "cameras/camera",
+        "readers interpolate their poses over the gap",
+        tally["samples without a pose between others"],
+    )
+    cut = tally["bytes of NUL"]
+    said = f"{cut} NUL bytes after the pictures are cut off" if cut else ""
+    report.count("camera", "cameras/camera", said, tally["camera"])
     kinds = {kind for key in tally if streams.form_of(kind := key.partition(" ")[0]) is not None}
     for kind in sorted(kinds, key=lambda kind: streams.of_kind(kind).order):
         if is_companion(kind):
             _companion(report, tally, kind, home_of(kind))
-        elif tally[kind]:
-            report.add(kind, "", "has no place in NCore", tally[kind])
+        else:
+            report.count(kind, "", "has no place in NCore", tally[kind])
     for what, where, lost in (
         ("depth", "camera_labels depth.z", "taken to be mm along z"),
         ("depth without a place", "", "no 16-bit grayscale"),
         ("instances", "camera_labels segmentation.instance", ""),
         ("masks of classes", "camera_labels segmentation.semantic", ""),
-        (
-            "masks without a place",
-            "",
-            "of another size than the picture, no grayscale PNG, or more than 65,535",
-        ),
+        ("masks without a place", "", "of another size than the picture, no grayscale PNG, or more than 65,535"),
         ("boxes", "cuboids/default", ""),
         ("boxes outside", "", "before the first or after the last position"),
         ("boxes not finite", "", "not finite"),
     ):
-        if tally[what]:
-            report.add(what, where, lost, tally[what])
+        report.count(what, where, lost, tally[what])
 
 
 def _companion(report: LossReport, tally: Counter[str], kind: str, where: str) -> None:
-    if tally[kind]:
-        left = tally[f"{kind} points left"]
-        said = f"{counted(left, 'point')} at the origin or not finite" if left else ""
-        report.add(kind, where, said, tally[kind])
+    left = tally[f"{kind} points left"]
+    said = f"{counted(left, 'point')} at the origin or not finite" if left else ""
+    report.count(kind, where, said, tally[kind])
     mark = f"{kind} field "
     for name in sorted(key.removeprefix(mark) for key in tally if key.startswith(mark)):
         report.add(f"{kind}: {name}", f"{where}: generic data of the frame", "", tally[mark + name])
@@ -321,8 +312,7 @@ def _companion(report: LossReport, tally: Counter[str], kind: str, where: str) -
         ("without a place", "has no x, y and z"),
         ("empty", "only NUL bytes"),
     ):
-        if tally[f"{kind} {what}"]:
-            report.add(f"{kind} {what}", "", why, tally[f"{kind} {what}"])
+        report.count(f"{kind} {what}", "", why, tally[f"{kind} {what}"])
 
 
 def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, *, store: Store = "itar") -> None:

@@ -77,15 +77,8 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     nearest entry within 100 ms. Further sensors, such as lidar_points_rear, become instances. imu/rot becomes the
     orientation and gps/lla the position, interpolated. All else has no place: raw I/Q is not a range-Doppler cube.
 
-    Args:
-        source: a trace, or a folder that holds traces at any depth.
-        out: an empty folder.
-        limits: limits of the dataset.
-        report: gets the losses.
-        progress: is called with each sample.
-
-    Raises:
-        DatasetError: no trace has a camera, or one cannot be read or holds a link.
+    `source`: a trace, or a folder that holds traces at any depth. Raises DatasetError where no trace has a camera, or
+    one cannot be read or holds a link.
     """
     traces = sorted(_find_traces(source, report))
     if not traces:
@@ -297,14 +290,10 @@ class _ForeignTrace:
         name = self._folder.name
         taken = {what for what, _ in self._used}
         if self._video:
-            lost = (
-                ""
-                if self.written == self.total
-                else f"{self.total} times: the others have no picture, or no whole JPEG"
-            )
+            less = f"{self.total} times: the others have no picture, or no whole JPEG"
+            lost = less if self.written != self.total else ""
             report.add(f"{name}/camera/{VIDEO}", "camera.jpeg", lost, self.written)
-        if self._beyond:
-            report.add(f"{name}/camera/{VIDEO}", "", "pictures without a stamp", self._beyond)
+        report.count(f"{name}/camera/{VIDEO}", "", "pictures without a stamp", self._beyond)
         for (what, kind), number in self._used.items():
             lost = f"only the nearest to each picture, within {TOLERANCE / 1e9} s"
             if what in (f"{self._gps}/{LLA}", f"{self._imu}/{ROT}"):

@@ -7,7 +7,6 @@ and is not a raw I/Q, as roverd's `radar` is.
 
 from __future__ import annotations
 
-import io
 import json
 import lzma
 from abc import ABC, abstractmethod
@@ -23,7 +22,7 @@ import edgefirst_ros
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sample import MAX_PIXELS, Sample
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
 from edgefirst_ros.export.drive import Drive, class_masks, count_values, describe_sources, drives
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
@@ -47,6 +46,7 @@ from edgefirst_ros.export.roverd.channels import (
 )
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.png import decode_gray
 from edgefirst_ros.sensors.transforms import BASE, Floats, rotation
 from edgefirst_ros.streams import form_of, of_kind
 
@@ -206,14 +206,8 @@ class SegmentTrace(SensorTrace):
     texts: ClassVar[Mapping[str, str]] = {SEGMENT: "Class of each pixel, as in the annotations; 255: none."}
 
     def ready(self, data: bytes) -> Entry | None:
-        from PIL import Image
-
-        try:
-            with Image.open(io.BytesIO(data), formats=("PNG",)) as picture:
-                if picture.mode != "L" or picture.width * picture.height > MAX_PIXELS:
-                    return None
-                pixels = np.asarray(picture)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        pixels = decode_gray(data)
+        if pixels is None or pixels.dtype != np.uint8:
             return None
         # Large areas of one value: here LZMA is quick and gains nearly all.
         return pixels.shape, {SEGMENT: [lzma.compress(pixels.tobytes(), preset=0)]}
@@ -418,22 +412,17 @@ def _report_losses(
     for kind in [*SENSORS, *sorted(kind for kind in entries if form_of(kind) and kind not in SENSORS)]:
         folder, form = folder_of(kind), of_kind(kind).form
         where = {"camera": f"{folder}/{VIDEO}", "cube": f"{folder}/{CUBE}, {folder}/{RADAR}"}.get(form, f"{folder}/")
-        if entries[kind]:
-            report.add(kind, where, stamps if kind == "camera.jpeg" else lost, entries[kind])
+        report.count(kind, where, stamps if kind == "camera.jpeg" else lost, entries[kind])
     for (kind, reason), number in sorted(dropped.items()):
-        if number:
-            report.add(kind, "", reason, number)
-    if entries[GPS]:
-        what = "interpolated to the pictures, as in the dataset"
-        report.add("latitude, longitude, altitude", f"{GPS}/{LLA}", what, entries[GPS])
+        report.count(kind, "", reason, number)
+    what = "interpolated to the pictures, as in the dataset"
+    report.count("latitude, longitude, altitude", f"{GPS}/{LLA}", what, entries[GPS])
     if entries[IMU]:
         report.add("orientation", f"{IMU}/{ROT}", "as Euler angles, float32", entries[IMU])
         report.add("acceleration, angular velocity", "", "not in the dataset, so the export has no sensor imu")
-    if entries["pose"]:
-        what = "velocity and acceleration are differences"
-        report.add(f"poses ({describe_sources(found)})", POSE, what, entries["pose"])
-    if entries[SEMANTIC]:
-        report.add("mask of classes", f"{SEMANTIC}/{SEGMENT}", "", entries[SEMANTIC])
+    what = "velocity and acceleration are differences"
+    report.count(f"poses ({describe_sources(found)})", POSE, what, entries["pose"])
+    report.count("mask of classes", f"{SEMANTIC}/{SEGMENT}", "", entries[SEMANTIC])
     frames = dataset.frames
     homes = {"latitude", "longitude", "altitude", "orientation", "timestamp"}
     if any(drive.has_poses for drive in found):
