@@ -90,7 +90,7 @@ def find_offset(first: Motion, second: Motion, what: str) -> Offset:
         best=round(sign * found, 4),
         uncertainty=None if uncertainty is None else round(uncertainty, 4),
         confidence=round(float(np.sqrt(max(0.0, fit.square))), 3),
-        compared=round(float(common * fit.share), 1),
+        compared=round(float((ta[-1] - ta[0]) * fit.share), 1),
     )
     gain = float(np.linalg.norm(fit.factors)) ** (-1.0 if swap else 1.0) if np.any(fit.factors) else 0.0
     if fit.square < LEAST**2:

@@ -177,6 +177,21 @@ def test_offset_that_cannot_be_told_says_why(second, why):
     assert re.search(why, found.why), found
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_only_seconds_of_both_are_compared_where_one_begins_later(swapped):
+    """Of 20 s each, 17 s apart, 3 s are common; the 20 s that are 10 s apart have 10 s in common."""
+
+    def compare(apart):
+        both = [motion(wave), motion(lambda s: wave(s + apart), late=apart)]
+        return find_offset(*both[:: -1 if swapped else 1], "turn")
+
+    short, long = compare(17), compare(10)
+    assert (short.seconds, short.compared) == (None, pytest.approx(3, abs=0.11))
+    assert re.match(r"too short: (2\.9|3\.0) s of both", short.why)
+    assert long.seconds == pytest.approx(0, abs=0.005)
+    assert long.compared == pytest.approx(10, abs=0.5)
+
+
 def test_offset_is_found_beside_a_step_of_the_clock_and_at_unlike_rates():
     whole = motion(wave, hertz=50, seconds=30)
     for n in range(1200, 1500):
