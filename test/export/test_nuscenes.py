@@ -22,7 +22,7 @@ from l5kit_truth import PLACED, RECIPES, east_north_up, tracked, turn
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
-from edgefirst_ros.export.nuscenes import RADAR
+from edgefirst_ros.export.nuscenes import RADAR, pack_lidar
 from edgefirst_ros.report.projection import project
 from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
@@ -200,6 +200,25 @@ def test_sweeps_of_lidar_and_radar_are_read(found, dataset):
     assert radar.shape[1] == len(RADAR.names)
     things = len(Scene(RECIPES[0]).things(START))
     assert len(radar) == 10 * things
+
+
+@pytest.mark.parametrize("name", ["intensity", "reflect", "reflectivity"])
+@pytest.mark.parametrize(
+    ("kind", "given", "wanted"),
+    [
+        ("u1", [0, 7, 255], [0, 7, 255]),
+        ("u2", [0, 257, 65535], [0, 1, 255]),
+        ("f4", [-1.0, 12.5, 300.0], [0, 12.5, 255]),
+        ("f4", [math.nan, math.inf, 1.0], [0, 255, 1]),
+    ],
+)
+def test_points_of_a_lidar_are_x_y_z_intensity_and_ring(name, kind, given, wanted):
+    points = np.zeros(3, [("x", "f4"), ("y", "f4"), ("z", "f4"), ("ring", "u2"), (name, kind)])
+    for axis in "xyz":
+        points[axis] = np.arange(3) + ord(axis)
+    points["ring"], points[name] = [3, 1, 2], given
+    expected = [[120, 121, 122, wanted[0], 3], [121, 122, 123, wanted[1], 1], [122, 123, 124, wanted[2], 2]]
+    assert np.frombuffer(pack_lidar(points), "<f4").reshape(3, 5).tolist() == expected
 
 
 def test_radar_speeds_are_along_the_ray_and_over_ground(dataset, out, found):

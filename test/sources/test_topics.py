@@ -12,6 +12,7 @@ CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"
 FIX, IMU = "sensor_msgs/msg/NavSatFix", "sensor_msgs/msg/Imu"
 DETECT, MODEL, MASK = (f"edgefirst_msgs/msg/{name}" for name in ("Detect", "Model", "Mask"))
 CAMERA = {"/camera/h264": VIDEO}
+LEFT = {"reference_topic": "/left/camera/h264"}
 
 
 def chosen(topics, **settings):
@@ -359,6 +360,15 @@ def test_masks_without_a_header_go_with_the_older_form_alone():
     alone = chosen({**CAMERA, "/model/mask": MASK})
     assert alone.masks is None
     assert "/model/mask" in alone.notes[0]
+
+
+@pytest.mark.parametrize("kind", [MODEL, DETECT])
+def test_the_only_results_are_the_models_of_one_camera_and_of_no_several(kind):
+    alone = chosen({**CAMERA, "/detector": kind})
+    assert alone.model == "/detector"
+    assert f"/detector is used as model: it is the only {kind} topic" in alone.notes
+    assert chosen({"/left/camera/h264": VIDEO, "/right/camera/h264": VIDEO, "/detector": kind}, **LEFT).model is None
+    assert chosen({**CAMERA, "/detector": kind, "/second": kind}).model is None
 
 
 def test_the_models_topic_can_be_named():
