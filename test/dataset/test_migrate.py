@@ -132,6 +132,14 @@ def test_crowds_and_ignore(tmp_path):
     assert older.lost == {"iscrowd: other than ignore, which counts": 1}
 
 
+@pytest.mark.parametrize("rest", [{}, {"iscrowd": None}])
+def test_ignore_alone_becomes_iscrowd(tmp_path, rest):
+    path = start(tmp_path, [row(ignore=value, **rest) for value in (True, False, None)], "2026.10")
+    older = migrate(path, tmp_path / "b.arrow")
+    assert [r["iscrowd"] for r in rows_of(older.out)] == [True, False, None]
+    assert older.lost == {}
+
+
 def test_boxes_in_metres_stay_so(tmp_path):
     """What 2025.10 does not say would be taken as normalised from 2026.04 on."""
     path = start(tmp_path, [row(box3d=[1, 2, 3, 4, 5, 6])], "2025.10")

@@ -4,6 +4,7 @@
 import json
 import shutil
 
+import numpy as np
 import polars as pl
 import pytest
 from l5kit_truth import DRIVE, HOUR, tracked
@@ -49,6 +50,15 @@ def test_an_export_from_a_bucket_is_that_of_the_copy_on_the_disk(local, remote, 
         assert len(whole["annotations"]) == local.annotations["box2d"].count() > 0
         labels = set(local.annotations["label"].drop_nulls().cast(pl.String))
         assert {one["name"] for one in whole["categories"]} >= labels
+
+
+def test_the_progress_of_an_upload_is_in_bytes_of_all_its_files(s3, local):
+    seen = []
+    upload_dataset(local.paths, "s3://drives/again", progress=lambda *said: seen.append(said))
+    sizes = [path.stat().st_size for path in local.paths.folder.iterdir() if path.name.startswith("both.")]
+    steps = [done for _, done, _ in seen]
+    assert {(what, total) for what, _, total in seen} == {("uploading both", sum(sizes))}
+    assert sorted(np.diff([0, *steps]).tolist()) == sorted(sizes)
 
 
 @pytest.mark.parametrize("to", SYSTEMS)

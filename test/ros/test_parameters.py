@@ -257,8 +257,12 @@ def test_qos_of_single_topics_is_read_from_a_file_of_rosbag2(tmp_path: Path) -> 
         "/imu": {"durability": DurabilityPolicy.TRANSIENT_LOCAL, "history": HistoryPolicy.KEEP_LAST},
     }
     assert read_overrides(None) == {}
+    path.write_text("/gps: {depth: 10000}\n/imu: {depth: 1}")
+    assert read_overrides(str(path)) == {"/gps": {"depth": 10000}, "/imu": {"depth": 1}}
     for text, says in (
         ("/gps: {depth: many}", "/gps: depth: expected a whole number from 1 to 10000, got 'many'"),
+        ("/gps: {depth: 10001}", "from 1 to 10000, got 10001"),
+        ("/gps: {depth: 0}", "from 1 to 10000, got 0"),
         ("/gps: {reliability: perhaps}", "/gps: reliability: expected one of .*best_effort.*, got 'perhaps'"),
         ("/gps: {colour: red}", "/gps: colour: expected depth, history, reliability, durability"),
         ("[gps]", "expected topics with their QoS"),
