@@ -214,7 +214,7 @@ class _Finder:
                 f"there are {nearest_first(name, fitting) if fitting else 'no such topics'}"
             )
         owner = self.given.setdefault(topic, where)
-        if owner not in ("", where) and part == "topic":
+        if owner not in ("", where):
             raise UsageError(f"rig: {where}: {topic} is the topic of {owner}; expected one of its own")
         return topic
 

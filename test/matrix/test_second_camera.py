@@ -225,6 +225,10 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
             {"camera": FRONT, KEY: "/left/camera/jpeg", "camera.right": "/left/camera/jpeg"},
             "camera.right.*one of its own",
         ),
+        (
+            rig("jpeg", info="/left/camera/info") | {"camera": {"topic": FRONT, "info": "/left/camera/info"}},
+            "/left/camera/info is the topic of camera.*info; expected one of its own",
+        ),
         ({"camera": FRONT, KEY: "/front/model/output"}, "expected foxglove_msgs/msg/CompressedVideo or"),
     ],
 )
