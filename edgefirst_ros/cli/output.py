@@ -190,7 +190,7 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
         below = any(f"{place}/" in str(error) for place in places)  # the folder was the right one
         known = (instead(path, recordings=recordings) for path in paths)
         hints = "" if below else "".join(f"\n{hint}" for hint in known if hint)
-        if recordings and any(not os.path.lexists(path) and os.access(path.parent, os.X_OK) for path in paths):
+        if recordings and "no such file" in str(error):
             hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"
         if not hints:
             raise

@@ -298,8 +298,10 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     refuse_unreadable(given)
     if re.match("[a-z0-9]+:/", text):
         raise DatasetError(f"{text}: is not on this machine; download it first")
+    if hint := hint_recover(text):
+        raise DatasetError(f"{text}: {hint.removeprefix('; ')}")
     found = "not a dataset" if os.path.lexists(given) else f"no such file or directory{names_beside(given)}"
-    raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow{hint_recover(text)}")
+    raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow")
 
 
 def is_folder_dataset(path: Path) -> bool:

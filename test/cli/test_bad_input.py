@@ -345,6 +345,10 @@ def test_recover_of_a_folder_names_the_unfinished_dataset_in_it(run, tmp_path):
     (tmp_path / "out" / "drive.zip.partial").write_bytes(b"")
     says = "out/drive is unfinished: edgefirst-ros recover out/drive completes it"
     assert says in run("recover", "out").stderr
+    for verb in (("info",), ("export", "--to", "coco", "-o", "x")):  # the cause, without what else a path may be
+        done = run(verb[0], "out/drive", *verb[1:])
+        says = "out/drive: it is unfinished: edgefirst-ros recover out/drive completes it"
+        assert (done.returncode, done.stderr) == (1, f"edgefirst-ros: {says}\n")
 
 
 def test_version(run):

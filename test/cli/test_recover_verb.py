@@ -45,6 +45,7 @@ def test_a_dry_run_says_what_would_be_kept_and_changes_nothing(call, unfinished)
     assert done.exit_code == 0
     assert done.stdout.startswith("out/drive.zip: dry run, no file changes\n")
     assert numbers(done.stdout) == {"samples kept": 4, "members kept": 12}  # and no losses of 0
+    assert "note: if this was a conversion, the same convert command continues it instead\n" in done.stdout
     assert sorted(os.listdir(unfinished.out)) == before
 
 

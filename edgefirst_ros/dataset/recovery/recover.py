@@ -328,6 +328,8 @@ class Recovery:
             yield from (f"lost: {lost.name or 'no member'} at byte {lost.start}: {lost.why}" for lost in self.lost)
             if self.lost_stretches > len(self.lost):
                 yield f"lost: {self.lost_stretches - len(self.lost)} more places"
+            if self.dry_run:
+                yield "note: if this was a conversion, the same convert command continues it instead"
         yield from (f"note: {note}" for note in self.notes)
 
 
