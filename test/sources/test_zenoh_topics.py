@@ -14,7 +14,7 @@ from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.sources import zenoh as zenoh_transport  # noqa: E402
 from edgefirst_ros.sources.live import TopicState  # noqa: E402
 from edgefirst_ros.sources.zenoh import DOUBLES, ZenohTransport  # noqa: E402
-from edgefirst_ros.streams import FIX, VIDEO  # noqa: E402
+from edgefirst_ros.streams import DETECT, FIX, MODEL, VIDEO  # noqa: E402
 
 CAMERA = "/camera/h264"
 
@@ -138,6 +138,16 @@ def test_no_more_publishers_are_noted_than_there_is_room_for(side, monkeypatch):
     side.bus.token(tokens[0], zenoh.SampleKind.DELETE)
     side.bus.token(tokens[2])
     assert side.look().topics.keys() == {"/three/gps", "/two/gps"}
+
+
+def test_results_of_either_form_may_come_until_some_are_listened_to(side):
+    expected = {"/model/output": (MODEL,)}
+    side.look(expected)
+    side.bus.put("model/boxes2d", schema=DETECT)
+    assert side.look(expected).names == {"/model/boxes2d": ("model/boxes2d", DETECT)}
+    side.bus.put("model/output", schema=MODEL)
+    found = side.look(expected).names
+    assert found["/model/output"] == ("model/output", MODEL)
 
 
 def test_what_deletes_is_no_message(side):

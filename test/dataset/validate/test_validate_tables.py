@@ -226,6 +226,18 @@ def test_labels_that_are_no_json_name_no_index(tmp_path):
     assert plant(tmp_path, spoil) == {"TAB005", "TAB023"}
 
 
+@pytest.mark.parametrize("name", ["neg_label_indices", "not_exhaustive_label_indices"])
+def test_an_index_of_any_row_is_known(tmp_path, name):
+    def spoil(parts):
+        parts.annotation_metadata.pop("labels", None)
+        parts.annotation_metadata.pop("category_metadata", None)
+        parts.annotations[-1]["label_index"] = 7
+        further(name, pa.large_list(pa.uint32()), [index])(parts)
+
+    for index, known in ((7, True), (6, False)):
+        assert ("TAB023" not in plant(tmp_path / str(index), spoil)) == known
+
+
 def test_broken_rings_of_2025_10_are_found_between_the_others(tmp_path):
     """Of one column with NaN between rings; each ring is counted for itself."""
     nan, ring = math.nan, [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]

@@ -3,6 +3,7 @@
 
 import io
 import json
+import zipfile
 
 import handmade_dataset as made
 import numpy as np
@@ -103,6 +104,24 @@ def test_annotations_without_a_place_are_counted(tmp_path, form, options):
 
     done = export(dataset_of(tmp_path, change), form, tmp_path / form, **options)
     assert {line.what: line.number for line in done.report.lines}[WITHOUT_PLACE] == 1
+
+
+@pytest.mark.parametrize(("form", "options"), [("coco", {}), ("yolo", {"single_group": True})])
+def test_members_of_other_sensors_are_told_with_their_number(tmp_path, form, options):
+    """By their columns; the points of the radar are in one sample, the others in more."""
+    kinds = {"radar.cube": ".radar.png", "radar.targets": ".radar.pcd", "lidar.points": ".lidar.pcd"}
+
+    def change(parts):
+        for name in [name for name in parts.members if name.endswith(".radar.pcd")][1:]:
+            del parts.members[name]
+
+    dataset = dataset_of(tmp_path, change)
+    done = export(dataset, form, tmp_path / form, **options)
+    with zipfile.ZipFile(dataset.container.path) as archive:
+        there = {kind: sum(name.endswith(end) for name in archive.namelist()) for kind, end in kinds.items()}
+    assert there["lidar.points"] > there["radar.targets"] == 1
+    told = {line.what: (line.where, line.lost, line.number) for line in done.report.lines if line.what in kinds}
+    assert told == {kind: ("", f"has no place in {form.upper()}", number) for kind, number in there.items()}
 
 
 def test_annotations_without_a_label_are_counted(tmp_path):
