@@ -58,6 +58,16 @@ def test_gaps_by_their_length(missing, level, longest):
     assert f"longest {longest:.3g} s, at 0.9 s" in found[1]
 
 
+@pytest.mark.parametrize(
+    ("there", "level"), [((0, 100, 1100, 2100), Level.GREEN), ((0, 100, 200, 1200, 2200), Level.AMBER)]
+)
+def test_the_usual_interval_is_the_lower_median(there, level):
+    """Of 0.1, 1 and 1 s it is 1 s, of two each 0.1 s, of which 1 s is a gap."""
+    samples = range(0, there[-1] + 100, 100)
+    lidar = [t if t in there else None for t in samples]
+    assert levels(frames(samples, lidar=lidar))["gaps", "lidar.points"][0] is level
+
+
 def test_a_gap_just_before_the_first_sample_begins_at_zero():
     there = [-20, *[None] * 9, *range(1000, 5000, 100)]
     found = levels(frames(range(0, 5000, 100), lidar=there))["gaps", "lidar.points"]
