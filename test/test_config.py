@@ -472,6 +472,20 @@ unused: /debug/*
 """
 
 
+@pytest.mark.parametrize("of_ros", [False, True])
+def test_a_rig_may_lie_beside_the_settings_file_that_names_it(tmp_path, monkeypatch, of_ros):
+    """A capture starts in another folder: as a service in /. The folder where it starts comes first."""
+    (tmp_path / "rigs").mkdir()
+    written(tmp_path / "rigs", RIG, "mine.yaml")
+    line = 'rig: "rigs/mine.yaml"\n'
+    path = written(tmp_path, "/**:\n  ros__parameters:\n    " + line if of_ros else line)
+    (tmp_path / "cwd" / "rigs").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "cwd")
+    assert load(path).rig.sensors["camera"].topic == "/front/image"
+    written(tmp_path / "cwd" / "rigs", "camera: /other\n", "mine.yaml")
+    assert load(path).rig.sensors["camera"].topic == "/other"
+
+
 @pytest.mark.parametrize("form", ["map", "nested", "file", "text", "ros"])
 def test_a_rig_is_a_map_a_file_or_text(tmp_path, form):
     rig = written(tmp_path, RIG, "rig.yaml")

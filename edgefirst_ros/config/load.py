@@ -231,7 +231,10 @@ def _merged(below: object, above: object) -> object:
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """Return the content of a settings file by key, not validated. Raises UsageError if it cannot be read."""
+    """Return the content of a settings file by key, not validated; a rig may be a file beside it.
+
+    Raises UsageError if it cannot be read.
+    """
     from edgefirst_ros.config.yaml_file import read_yaml  # PyYAML takes as long to load as ten pictures to convert
 
     content, of_ros = read_yaml(path), False
@@ -247,7 +250,11 @@ def read_values(path: Path) -> dict[str, Any]:
     content = {} if content is None else content
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise UsageError(f"{path}: settings must be `key: value` lines")
-    return from_ros(content, Settings) if of_ros else content
+    values = from_ros(content, Settings) if of_ros else content
+    rig = values.get("rig")
+    if isinstance(rig, str) and not os.path.isfile(rig) and os.path.isfile(path.parent / rig):
+        values = {**values, "rig": str(path.parent / rig)}
+    return values
 
 
 def from_ros(content: Mapping[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
