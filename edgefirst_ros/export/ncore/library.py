@@ -13,9 +13,8 @@ import lzma
 import math
 import os
 import struct
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -261,8 +260,6 @@ class _Chunks(MutableMapping[str, bytes]):
 
 # ---- sequences -----------------------------------------------------------------------------------
 ENDINGS = (".zarr.itar", ".zarr")
-OPEN = 8
-"""Most sequences that are open at a time."""
 
 
 def find_sequences(source: Path, report: LossReport) -> list[list[Path]]:
@@ -297,39 +294,17 @@ def _is_store(path: Path) -> bool:
     return ".ncore4" in path.name and path.name.endswith(ENDINGS) and path.exists()
 
 
-class Sequences:
-    """Readers of sequences by number, open while they are in use: those used last stay so."""
-
-    def __init__(self, found: list[list[Path]]) -> None:
-        self._found = found
-        self._open: OrderedDict[int, tuple[Any, list[Any]]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __getitem__(self, number: int) -> Any:
-        """Return the reader of a sequence, which is open until `OPEN` others were requested. Raises DatasetError."""
-        if number in self._open:
-            self._open.move_to_end(number)
-            return self._open[number][0]
-        while len(self._open) >= OPEN:
-            self._close(self._open.popitem(last=False)[1])
-        stores, lib = self._found[number], library()
-        try:
-            for store in stores:
-                check_size(store)
-            reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
-            self._open[number] = reader, guard(reader)
-        except Exception as error:  # any error of zarr or the library on broken stores
-            raise DatasetError(f"{stores[0].parent}: not a readable NCore sequence: {error!r}") from error
-        return reader
-
-    def close(self) -> None:
-        """Close those that are open."""
-        while self._open:
-            self._close(self._open.popitem()[1])
-
-    @staticmethod
-    def _close(opened: tuple[Any, list[Any]]) -> None:
-        for store in opened[1]:
-            store.close()
+def open_sequences(found: list[list[Path]]) -> Generator[Any]:
+    """Yield the reader of each sequence, which is open until the next one is asked for. Raises DatasetError."""
+    lib = library()
+    for stores in found:
+        with ExitStack() as leaving:
+            try:
+                for store in stores:
+                    check_size(store)
+                reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
+                for held in guard(reader):
+                    leaving.callback(held.close)
+            except Exception as error:  # any error of zarr or the library on broken stores
+                raise DatasetError(f"{stores[0].parent}: not a readable NCore sequence: {error!r}") from error
+            yield reader

@@ -34,10 +34,10 @@ from edgefirst_ros.export.ncore.library import (
     EARTH,
     RIG,
     WORLD,
-    Sequences,
     components,
     find_sequences,
     library,
+    open_sequences,
     reading,
 )
 from edgefirst_ros.export.output import LossReport
@@ -77,8 +77,8 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     stores = [store for stores in found for store in stores]
     size = sum(refuse_links(store.resolve() if store == source else store) for store in stores)
     budget = Budget.of_import(source, size, limits)
-    with closing(Sequences(found)) as sequences:
-        _read_all((sequences[number] for number in range(len(sequences))), out, budget, report, progress)
+    with closing(open_sequences(found)) as readers:
+        _read_all(readers, out, budget, report, progress)
 
 
 def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossReport, progress: Progress) -> None:
