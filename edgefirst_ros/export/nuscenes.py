@@ -182,17 +182,7 @@ def export(
     labels: Mapping[str, str] | None = None,
     undistort: bool = False,
 ) -> None:
-    """Write a dataset into the empty folder `out` as nuScenes v1.0.
-
-    Args:
-        dataset: the dataset, or several as one; sequences need stamps, poses of the vehicle and places of the sensors.
-        out: empty folder.
-        report: gets a line for every sensor and column.
-        progress: is called with the samples written so far.
-        keyframe_rate: keyframes a second (Hz), 2 by default; all other messages become sweeps.
-        scene_seconds: length of a scene in s; by default a sequence is one scene.
-        labels: nuScenes categories by label, over the usual ones.
-        undistort: take the distortion out of the pictures, which nuScenes has no place for.
+    """Write a dataset, or several as one, into the empty folder `out` as nuScenes v1.0; options as in `SYSTEMS`.
 
     Raises:
         DatasetError: no sequence has poses or a sensor has no known place, and the message names how to get them; or

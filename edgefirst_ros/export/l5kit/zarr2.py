@@ -76,7 +76,7 @@ class Writer:
                     "zarr_format": 2,
                     "shape": [self.length],
                     "chunks": [len(self._waiting)],
-                    "dtype": _described(self._dtype),
+                    "dtype": self._dtype.descr,
                     "compressor": {"id": "zlib", "level": LEVEL},
                     "fill_value": None,
                     "order": "C",
@@ -163,11 +163,3 @@ class RecordArray:
 
 def _put(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=1), encoding="utf-8")
-
-
-def _described(dtype: np.dtype[np.void]) -> list[list[Any]]:
-    found: list[list[Any]] = []
-    for name in dtype.names or ():
-        kind, shape = dtype[name].base, dtype[name].shape
-        found.append([name, kind.str, list(shape)] if shape else [name, kind.str])
-    return found

@@ -31,8 +31,6 @@ from edgefirst_ros.export.output import LossReport
 if TYPE_CHECKING:
     from edgefirst_ros.export.labels.foreign import ForeignLabels, Row
 
-READERS = {"coco": ("coco", "read_coco"), "yolo": ("yolo", "read_yolo")}
-"""{format: module and function that reads it}."""
 SHOWN = 5
 """Pictures without a sample that are named."""
 CARRIED = {"coco": {"iscrowd", "ignore"}, "yolo": set[str]()}
@@ -152,8 +150,8 @@ def label(
             in rows that stay, or the format is unknown; no file changes.
         DatasetError: The labels cannot be read, or their pictures are not samples of the dataset; no file changes.
     """
-    if form not in READERS:
-        raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(READERS)}")
+    if form not in CARRIED:
+        raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(CARRIED)}")
     if replace and join:
         raise UsageError("replace and join cannot be combined")
     given = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
@@ -169,11 +167,10 @@ def label(
         )
     tell = progress or quiet
     tell("reading labels", 0, 1)
-    module, name = READERS[form]
     path = Path(labels)
     if not os.path.lexists(path):
         raise DatasetError(f"{path}: no such file or directory")
-    found: ForeignLabels = getattr(import_module(f"edgefirst_ros.export.labels.{module}"), name)(path)
+    found: ForeignLabels = getattr(import_module(f"edgefirst_ros.export.labels.{form}"), f"read_{form}")(path)
     done = Labelled(opened.paths.arrow, dry_run=dry_run, skip_empty=skip_empty)
     named, rows, empty = _matched(opened, found, done)
     done.empty = len(empty)
