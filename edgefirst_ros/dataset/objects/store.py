@@ -85,12 +85,11 @@ class FolderStore:
 
     def stat(self, key: str) -> StoredObject | None:
         """Return the file under a key; None for a folder, a pipe or a device."""
-        try:
-            status = os.stat(f"/{key}")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            raise _refused(key, error) from error
+        with _refusing(key):
+            try:
+                status = os.stat(f"/{key}")
+            except (FileNotFoundError, NotADirectoryError):
+                return None
         return _object(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
@@ -104,29 +103,24 @@ class FolderStore:
             if failed:
                 break
         if failed and not isinstance(failed[0], FileNotFoundError):
-            raise _refused(str(failed[0].filename).lstrip("/"), failed[0])
+            with _refusing(str(failed[0].filename).lstrip("/")):
+                raise failed[0]
 
     def read(self, key: str, start: int = 0, end: int | None = None, *, etag: str | None = None) -> bytes:
-        try:
-            with open(f"/{key}", "rb") as file:
-                if etag is not None and _object(key, os.fstat(file.fileno())).etag != etag:
-                    raise ReplacedError(f"/{key}: was replaced during the work")
-                file.seek(start)
-                return file.read(-1 if end is None else max(0, end - start))
-        except OSError as error:
-            raise _refused(key, error) from error
+        with _refusing(key), open(f"/{key}", "rb") as file:
+            if etag is not None and _object(key, os.fstat(file.fileno())).etag != etag:
+                raise ReplacedError(f"/{key}: was replaced during the work")
+            file.seek(start)
+            return file.read(-1 if end is None else max(0, end - start))
 
     def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
         found = self.stat(key)
         return None if found is None else (found, self.read(key, max(0, found.size - size)))
 
     def stream(self, found: StoredObject) -> Iterator[bytes]:
-        try:
-            with open(f"/{found.key}", "rb") as file:
-                while block := file.read(BLOCK):
-                    yield block
-        except OSError as error:
-            raise _refused(found.key, error) from error
+        with _refusing(found.key), open(f"/{found.key}", "rb") as file:
+            while block := file.read(BLOCK):
+                yield block
 
     def write(self, key: str, data: bytes) -> StoredObject:
         return self._place(key, io.BytesIO(data))
@@ -137,24 +131,18 @@ class FolderStore:
             return self._place(key, source, linked=path if scratch else None)
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        try:
+        with _refusing(found.key):
             return filecmp.cmp(f"/{found.key}", path, shallow=False)
-        except OSError as error:
-            raise _refused(found.key, error) from error
 
     def delete(self, key: str) -> None:
-        try:
+        with _refusing(key), suppress(FileNotFoundError):
             os.unlink(f"/{key}")
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _refused(key, error) from error
 
     def _place(self, key: str, source: BinaryIO, *, linked: Path | None = None) -> StoredObject:
         """Make a file beside the name, sync, rename, sync the folder."""
         final = f"/{key}"
         partial = f"{final}.{os.getpid()}-{next(_numbers)}{PARTIAL}"
-        try:
+        with _refusing(key):
             os.makedirs(os.path.dirname(final), exist_ok=True)
             try:
                 with _made(partial, source, linked) as fd:
@@ -165,8 +153,6 @@ class FolderStore:
                     os.unlink(partial)
                 raise
             sync_folder(Path(final).parent)
-        except OSError as error:
-            raise _refused(key, error) from error
         return _object(key, status)
 
 
@@ -210,9 +196,13 @@ def _object(key: str, status: os.stat_result) -> StoredObject:
     return StoredObject(key, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}")
 
 
-def _refused(key: str, error: OSError | ValueError) -> ObjectStoreError:
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return ObjectStoreError(f"/{key}: {said}")
+@contextmanager
+def _refusing(key: str) -> Iterator[None]:
+    """Turn an OSError or ValueError inside into an ObjectStoreError that names the file of a key."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ObjectStoreError(f"/{key}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def download(store: Store, found: StoredObject, path: Path, *, again: bool = False) -> tuple[StoredObject, str]:
