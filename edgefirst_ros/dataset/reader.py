@@ -381,11 +381,11 @@ class Dataset(Samples):
         Raises:
             DatasetError: The dataset has no such frame.
         """
-        key = Key(sequence, frame)
-        if key not in self._with_sequence(sequence)._members:
-            known = nearest_first(str(frame), (str(key.frame) for key in self._members if key.name == sequence))
-            raise DatasetError(f"{self.title}: sequence {sequence!r} has no frame {frame!r}; known: {known}")
-        return Sample(self, key)
+        key, part = Key(sequence, frame), self._with_sequence(sequence)
+        if key not in part._members:
+            known = nearest_first(str(frame), (str(key.frame) for key in part._members if key.name == sequence))
+            raise DatasetError(f"{part.title}: sequence {sequence!r} has no frame {frame!r}; known: {known}")
+        return Sample(part, key)
 
     def _with_sequence(self, sequence: str) -> Dataset:
         for part in self.parts:

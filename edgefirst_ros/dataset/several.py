@@ -23,8 +23,6 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     import polars as pl
 
-    from edgefirst_ros.dataset.schema import SequenceCalibration
-
 AT_ONCE = 8
 """Datasets of buckets that are opened side by side."""
 MOST_NAMED = 3
@@ -190,13 +188,6 @@ class Datasets(Dataset):
             if all(own.values()):
                 found += [(number, key) for key in part.samples(inputs, *more, **own, **further)._keys]
         return Samples(self, found)
-
-    def sample(self, sequence: str, frame: int | None = None) -> Sample:
-        """Return the sample of a sequence and frame number, the first of several."""
-        return self._with_sequence(sequence).sample(sequence, frame)
-
-    def calibration(self, sequence: str) -> SequenceCalibration:
-        return self._with_sequence(sequence).calibration(sequence)
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:
         return self._with_sequence(sequence).sequence_facts(sequence)
