@@ -13,6 +13,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol, TypeAlias
@@ -42,6 +43,8 @@ EXTRA64 = 0x0001
 _USUAL_LOCAL = 256
 """Bytes that hold nearly every local header."""
 LIMIT16 = 0xFFFF
+_DOS_FIRST = 315532800  # 1980-01-01T00:00:00Z
+_DOS_LAST = 4354819198  # 2107-12-31T23:59:58Z
 
 
 class Entry(NamedTuple):
@@ -102,6 +105,13 @@ END_BYTES = END64.size + LOCATOR64.size + END.size
 def date_time(time: int, date: int) -> tuple[int, int, int, int, int, int]:
     """Return year, month, day, hour, minute and second of an MS-DOS time, which may be an invalid one."""
     return 1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2
+
+
+def dos_time(time_ns: int) -> tuple[int, int]:
+    """Return (time, date) of MS-DOS: UTC, rounded down to 2 s, kept within 1980..2107."""
+    seconds = min(max(time_ns // 1_000_000_000, _DOS_FIRST), _DOS_LAST)
+    at = datetime.fromtimestamp(seconds, timezone.utc)
+    return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
 
 
 BLOCK, LARGEST_RECORD = 1 << 23, 1 << 12

@@ -54,6 +54,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     UTF8,
     Entry,
     date_time,
+    dos_time,
     read_local,
 )
 from edgefirst_ros.streams import CAMERA, of_columns
@@ -65,8 +66,6 @@ if TYPE_CHECKING:
 _PLAIN, _ZIP64 = 20, 45  # versions needed
 _UNIX = 3 << 8
 _ATTRIBUTES = (stat.S_IFREG | 0o644) << 16
-_DOS_FIRST = 315532800  # 1980-01-01T00:00:00Z
-_DOS_LAST = 4354819198  # 2107-12-31T23:59:58Z
 
 
 def new_entry(name: str, start: int, size: int, crc: int, time_ns: int) -> Entry:
@@ -117,13 +116,6 @@ def end_records(count: int, start: int, size: int) -> bytes:
         ) + LOCATOR64.pack(LOCATOR64_MARK, 0, start + size, 1)
     count = min(count, LIMIT16)
     return tail + END.pack(END_MARK, 0, 0, count, count, min(size, LIMIT32), min(start, LIMIT32), 0)
-
-
-def dos_time(time_ns: int) -> tuple[int, int]:
-    """Return (time, date) of MS-DOS: UTC, rounded down to 2 s, kept within 1980..2107."""
-    seconds = min(max(time_ns // 1_000_000_000, _DOS_FIRST), _DOS_LAST)
-    at = datetime.fromtimestamp(seconds, timezone.utc)
-    return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
 
 
 def unix_time(time: int, date: int) -> int:

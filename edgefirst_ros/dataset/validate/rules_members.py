@@ -7,12 +7,10 @@ The pixels of camera pictures are not decoded. Source: EdgeFirst Dataset Format,
 
 from __future__ import annotations
 
-import functools
 import json
 import unicodedata
 import zipfile
 from collections.abc import Iterator
-from datetime import datetime, timezone
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset.names import folded, parse_member
@@ -27,6 +25,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     UTF8,
     Archive,
     date_time,
+    dos_time,
     raw_name,
 )
 from edgefirst_ros.dataset.validate.report import Subject, View, member_rule, place_of, position_of, rule
@@ -292,7 +291,6 @@ def _near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
 
 
 OF_HEADERS = ("name", "method", "flags", "time", "CRC", "packed size", "size")
-FIRST_DOS, LAST_DOS = 315532800, 4354819198  # 1980-01-01 00:00:00, 2107-12-31 23:59:58
 
 
 @member_rule("HDR001", "error", "local headers agree with the central directory")
@@ -378,14 +376,9 @@ def times(subject: Subject) -> Iterator[tuple[str, str]]:
     for entry, (_, found) in zip(archive.entries if archive else (), subject.members, strict=False):
         row = subject.rows.get(found[0]) if found else None
         if row and row["timestamp"] is not None:
-            wanted = _dos_time(min(max(row["timestamp"] // 1_000_000_000, FIRST_DOS), LAST_DOS) // 2 * 2)
+            wanted = date_time(*dos_time(row["timestamp"]))
             if entry.date_time != wanted:
                 yield entry.filename, f"time {entry.date_time}, must be {wanted}"
-
-
-@functools.lru_cache(256)
-def _dos_time(seconds: int) -> tuple[int, ...]:
-    return datetime.fromtimestamp(seconds, timezone.utc).timetuple()[:6]
 
 
 def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
