@@ -22,12 +22,11 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path, locate
 from edgefirst_ros.dataset.schema import SEQUENCES, Column, frames_metadata
 from edgefirst_ros.dataset.storage.lock import Replacement
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
+from edgefirst_ros.dataset.tables.arrow_file import SUFFIXES, TableFile, annotation_path
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, is_valid, numbers_of
 from edgefirst_ros.dataset.tables.write import (
-    FORMS,
     ColumnCounts,
     choose_columns,
     count_columns,
@@ -130,7 +129,7 @@ def migrate(
     check_path(out)
     target = Path(out)
     form = target.suffix.lower()
-    if form not in FORMS:
+    if form not in SUFFIXES:
         raise UsageError(f"{target}: expected X.arrow, X.parquet or X.json")
     if to not in schema.WRITABLE:
         raise UsageError(f"unknown version {to!r}; known: {', '.join(schema.WRITABLE)}")
@@ -141,7 +140,7 @@ def migrate(
     table = Path(source)
     if table.name.endswith(".frames.arrow"):
         raise DatasetError(f"{table}: is the table of frames of a dataset; expected NAME.arrow, its annotations")
-    if table.suffix.lower() not in FORMS:
+    if table.suffix.lower() not in SUFFIXES:
         arrow = locate(source).arrow
         table = annotation_path(arrow) or arrow
     if target.name.endswith(".frames.arrow"):

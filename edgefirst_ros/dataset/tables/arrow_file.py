@@ -361,7 +361,7 @@ ROWS = 65536
 
 
 class TableFile:
-    """An open table: `schema` (Arrow, without metadata), `metadata` (text by key), rows batch by batch.
+    """An open table: `schema` (Arrow, without metadata), `metadata` (text by key), `is_parquet`, rows batch by batch.
 
     The file is read, never mapped: if another process cuts it, reading raises an error. Raises DatasetError where the
     file is not a table, a link or not a regular file, its rows are broken, or it states that it unpacks to more than
@@ -378,8 +378,8 @@ class TableFile:
         try:
             start = os.pread(fd, len(ARROW_MAGIC), 0)
             self._size = os.fstat(fd).st_size
-            self._parquet = start != ARROW_MAGIC
-            if not self._parquet:
+            self.is_parquet = start != ARROW_MAGIC
+            if not self.is_parquet:
                 if os.pread(fd, len(ARROW_MAGIC), max(self._size - len(ARROW_MAGIC), 0)) != ARROW_MAGIC:
                     raise ValueError("it is cut, its end is missing; edgefirst-ros recover OUT/NAME rebuilds it")
                 count_batches(fd, self._size, self._budget())
@@ -426,7 +426,7 @@ class TableFile:
     @cached_property
     def rows(self) -> int:
         """Number of rows."""
-        if self._parquet:
+        if self.is_parquet:
             return int(self._file.metadata.num_rows)
         return sum(batch.num_rows for batch in self._stored())
 
@@ -439,9 +439,9 @@ class TableFile:
                 if not self._checked:
                     batch.validate(full=True)
                     budget.take(rows=batch.num_rows, unpacked=sum(map(count_text_bytes, batch.columns)))
-                    budget.take(unpacked=batch.nbytes if self._parquet else 0)
+                    budget.take(unpacked=batch.nbytes if self.is_parquet else 0)
                 yield batch.replace_schema_metadata()  # it may be bytes at which polars panics
-            if self._parquet and found != self.rows:
+            if self.is_parquet and found != self.rows:
                 raise ValueError(f"{self.rows} are announced, but {found} are there")
             self.rows = found
             self._checked = True
@@ -485,7 +485,7 @@ class TableFile:
         return to_polars(self.path, table)
 
     def _stored(self) -> Iterator[Any]:
-        if self._parquet:
+        if self.is_parquet:
             for batch in self._file.iter_batches(self._at_once):
                 if batch.schema.equals(self.schema):
                     yield batch

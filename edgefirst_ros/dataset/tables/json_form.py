@@ -534,7 +534,7 @@ class NestedTable(TableFile):
         self.path = path
         self._checked = False
         self._limits = limits
-        self._parquet = False
+        self.is_parquet = False
         self._nested = NestedFile(path, Tally())
         self._size = path.stat().st_size
         there = {field.name: field.type for field in self._nested.schema}

@@ -168,11 +168,5 @@ def _paired(array: pa.Array) -> pa.Array:
 
 def _value(key: str, text: str) -> object:
     """Metadata as JSON has them: objects and arrays as such, everything else as text."""
-    if key in PARSED:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-        if isinstance(value, dict | list):
-            return value
-    return text
+    value = schema.parsed(text) if key in PARSED else text
+    return value if isinstance(value, dict | list) else text

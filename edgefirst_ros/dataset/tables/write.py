@@ -272,9 +272,17 @@ def _outlines(batch: pa.RecordBatch) -> pa.Array:
     return pa.concat_arrays([polygons, outlines]).take(pa.array(index))
 
 
-FORMS = (".arrow", ".parquet", ".json")
 ROWS = {".arrow": 1024, ".parquet": 1 << 14, ".json": 1 << 13}
 """Rows of a batch; fixed, so that equal rows have equal bytes."""
+
+
+def open_writer(file: BinaryIO, target: pa.Schema, *, parquet: bool) -> Any:
+    """Return a writer of batches, of an Arrow IPC file or of Parquet."""
+    if not parquet:
+        return pa.ipc.new_file(file, target)
+    from pyarrow.parquet import ParquetWriter
+
+    return ParquetWriter(file, target, compression="zstd")
 
 
 def write_rows(
@@ -293,16 +301,12 @@ def write_rows(
     """
     target = schema.arrow_schema(dict(columns)).with_metadata(dict(metadata) or None)
     writer: Any
-    if form == ".arrow":
-        writer = pa.ipc.new_file(file, target)
-    elif form == ".parquet":
-        from pyarrow.parquet import ParquetWriter
-
-        writer = ParquetWriter(file, target, compression="zstd")
-    else:
+    if form == ".json":
         from edgefirst_ros.dataset.tables.json_write import NestedWriter
 
         writer = NestedWriter(file, columns, metadata, version)
+    else:
+        writer = open_writer(file, target, parquet=form == ".parquet")
     count = 0
     try:
         for batch in even_batches(rows(), ROWS[form]):

@@ -18,9 +18,10 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key, locate
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage.lock import Replacement, keep_copy, reporting
-from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.dataset.tables.values import is_valid
+from edgefirst_ros.dataset.tables.write import open_writer
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.dataset.validate.report import Subject, is_readable
 from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken
@@ -197,7 +198,7 @@ def _replace(table: TableFile, names: Collection[str], rows: RowRepair) -> Path:
         refuse_irreplaceable(path)
     target = rows.schema(table.schema).with_metadata(table.metadata or None)
     with Replacement(path) as replacement:
-        with replacement.writing() as file, _writer(file, path, target) as writer:
+        with replacement.writing() as file, open_writer(file, target, parquet=table.is_parquet) as writer:
             start = 0
             for batch in table.batches():
                 kept_rows = rows.apply(_mend_columns(path, batch, names, Counter()), start)
@@ -208,12 +209,3 @@ def _replace(table: TableFile, names: Collection[str], rows: RowRepair) -> Path:
             keep_copy(path, kept, overwrite=False)
         replacement.put_in_place()
     return kept
-
-
-def _writer(file: Any, path: Path, target: pa.Schema) -> Any:
-    with path.open("rb") as old:
-        if old.read(len(ARROW_MAGIC)) == ARROW_MAGIC:
-            return pa.ipc.new_file(file, target)
-    from pyarrow.parquet import ParquetWriter
-
-    return ParquetWriter(file, target, compression="zstd")

@@ -118,7 +118,7 @@ def mend_masks(array: pa.Array) -> tuple[pa.Array, int]:
     bad = np.zeros(len(array), bool)
     for start in range(0, len(array), AT_ONCE):
         for number, mask in enumerate(array.slice(start, AT_ONCE).to_pylist(), start):
-            bad[number] = mask is not None and not _is_png(mask)
+            bad[number] = mask is not None and bool(_fault_of(mask))
     return nulled(array, bad), int(bad.sum())
 
 
@@ -287,11 +287,8 @@ def one_index(subject: Subject) -> Found:
 def masks(subject: Subject) -> Found:
     """Chunks and their CRC; the pixels are not decoded."""
     for row in subject.masks():
-        try:
-            if not _is_usual(row["mask"]):
-                check_png(row["mask"])
-        except EdgeFirstError as error:
-            yield place_of(row), f"mask: {error}"
+        if fault := _fault_of(row["mask"]):
+            yield place_of(row), f"mask: {fault}"
             continue
         *_, colour = PNG_HEADER.unpack_from(row["mask"])
         if colour != GRAY:
@@ -501,14 +498,14 @@ def _wrong_fields(category: dict[str, Any]) -> list[str]:
     return [name for name, right in good.items() if category.get(name) is not None and not right]
 
 
-def _is_png(data: bytes) -> bool:
-    if _is_usual(data):
-        return True
+def _fault_of(png: bytes) -> str:
+    """Return why a mask is not a whole PNG; empty if it is one."""
     try:
-        check_png(data)
-    except EdgeFirstError:
-        return False
-    return True
+        if not _is_usual(png):
+            check_png(png)
+    except EdgeFirstError as error:
+        return str(error)
+    return ""
 
 
 def _is_usual(png: bytes) -> bool:
