@@ -99,29 +99,23 @@ def table_of(rows: Sequence[Mapping[str, Any]], further: Mapping[str, str]) -> p
     return pl.DataFrame(pl.from_arrow(pa.table(columns)))
 
 
-@dataclass
 class _Rows:
-    """New rows before they are written, in the interface of a table file."""
+    """New rows before they are written, in the interface of a table file. Raises UsageError for impossible columns."""
 
-    schema: pa.Schema
-    metadata: dict[str, str]
-    table: pa.Table
+    def __init__(self, frame: pl.DataFrame, metadata: Mapping[str, str]) -> None:
+        for name, kind in frame.schema.items():
+            if "\0" in name:  # Arrow's C interface ends a name there
+                raise UsageError(f"column {name!r} has a NUL in its name, which no table can have")
+            if kind == pl.Object:
+                raise UsageError(f"column {name!r} holds objects of Python, which no table can hold")
+        try:
+            self._table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException) as error:
+            raise UsageError(f"the annotations have columns that no table can hold: {describe_any(error)}") from error
+        self.schema, self.metadata = self._table.schema.remove_metadata(), dict(metadata)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self.table.to_batches()
-
-
-def _rows(frame: pl.DataFrame, metadata: Mapping[str, str]) -> _Rows:
-    for name, kind in frame.schema.items():
-        if "\0" in name:  # Arrow's C interface ends a name there
-            raise UsageError(f"column {name!r} has a NUL in its name, which no table can have")
-        if kind == pl.Object:
-            raise UsageError(f"column {name!r} holds objects of Python, which no table can hold")
-    try:
-        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException) as error:
-        raise UsageError(f"the annotations have columns that no table can hold: {describe_any(error)}") from error
-    return _Rows(table.schema.remove_metadata(), dict(metadata), table)
+        yield from self._table.to_batches()
 
 
 def _before(dataset: Written) -> Annotations:
@@ -130,11 +124,10 @@ def _before(dataset: Written) -> Annotations:
     if file is None:
         metadata = {key.name: key.written for key in schema.METADATA if key.written is not None}
         none = pl.DataFrame(schema={"name": pl.String})
-        return Annotations(
-            dataset.paths.arrow, source=_rows(none, {**metadata, "schema_version": schema.DEFAULT_VERSION})
-        )
+        metadata["schema_version"] = schema.DEFAULT_VERSION
+        return Annotations(dataset.paths.arrow, source=_Rows(none, metadata))
     table = open_annotations(file, dataset.limits)
-    before = Annotations(file, source=_rows(dataset.annotations, table.metadata))
+    before = Annotations(file, source=_Rows(dataset.annotations, table.metadata))
     schema.check_writable(file, before.version, table.metadata, table.schema.names)
     return before
 
@@ -142,7 +135,7 @@ def _before(dataset: Written) -> Annotations:
 def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
     if "name" not in frame.columns:
         raise UsageError("the annotations have no column 'name', which says the sequence of each row")
-    given = Annotations(before.path, source=_rows(frame, before.metadata))
+    given = Annotations(before.path, source=_Rows(frame, before.metadata))
     try:
         for _ in given.batches():
             pass
@@ -230,14 +223,10 @@ def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) ->
         separated = name == "polygon" and "mask" in known and "polygon" not in known
         if name not in columns and not separated and table[name].null_count < len(table):
             raise UsageError(f"schema {version} has no column {name!r}; known: {nearest_first(name, known)}")
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield from table.to_batches()
-
-    found = count_columns(batches, columns)
+    found = count_columns(table.to_batches, columns)
     found.filled = {name: found.filled.get(name, 0) for name in columns if name in found.filled or name in KEY} | {
         "polygon": found.filled.get("polygon", 0)
     }
     written = choose_columns(found, columns)
     metadata = schema.stated(version, labels.metadata(given.metadata), written)
-    write_rows(batches, file, ".arrow", written, found.categories, metadata, version)
+    write_rows(table.to_batches, file, ".arrow", written, found.categories, metadata, version)

@@ -225,15 +225,13 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> NewSample:
     dataset, sequence = part.dataset, part.sequences[key.name]
     members: list[tuple[str, Sequence[Any]]] = []
     for kind, name in dataset.members(key).items():
-        data = dataset.container.read(name)
-        renamed = sequence != key.name and form_of(kind) == "camera"
-        try:
-            if renamed:
-                members.append((kind, _with_sequence(data, kind, sequence)))
-            else:
-                members.append((kind, [data]))
-        except EdgeFirstError as error:
-            raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
+        buffers: Sequence[Any] = [dataset.container.read(name)]
+        if sequence != key.name and form_of(kind) == "camera":
+            try:
+                buffers = _with_sequence(buffers[0], kind, sequence)
+            except EdgeFirstError as error:
+                raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
+        members.append((kind, buffers))
     stamp, frame = int(row["timestamp"]), key.frame or 0
     own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
     return NewSample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
