@@ -295,7 +295,7 @@ def _is_store(path: Path) -> bool:
 
 
 def open_sequences(found: list[list[Path]]) -> Generator[Any]:
-    """Yield the reader of each sequence, which is open until the next one is asked for. Raises DatasetError."""
+    """Yield the reader of each sequence, open until the next one. Raises DatasetError."""
     lib = library()
     for stores in found:
         with ExitStack() as leaving:
