@@ -68,6 +68,8 @@ class TileJoiner:
         self._last: list[tuple[int, int] | None] = [None] * len(TILES)
         """File and number of the last message of each tile."""
         self._number = -1
+        self._stamps = [0] * len(TILES)
+        """Stamp of the last message of each tile, ns."""
 
     def add(self, message: Message, tile: int, guessed: int = 0) -> Iterator[Joined]:
         """Take the next message of a tile; yield the joined ones that are complete, or can be no more.
@@ -77,6 +79,9 @@ class TileJoiner:
         stamp = header_stamp(message) or 0
         last, self._last[tile] = self._last[tile], (message.file, message.sequence)
         missing = message.sequence - last[1] - 1 if last is not None and last[0] == message.file else 0
+        if stamp < self._stamps[tile] - LONGEST_WAIT:  # the clock was set back: the same stamps may come again
+            self._joined_stamps.clear()
+        self._stamps[tile] = stamp
         if stamp not in self._pending:
             self._pending[stamp] = _Pending(self._places, message, [None] * len(TILES), [])
             self._places += 1
