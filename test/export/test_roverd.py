@@ -313,6 +313,9 @@ def test_a_trace_of_others_gives_what_maps(whole, tmp_path):
             assert np.array_equal(cube_of(new.read("radar.png"))[0], cube_of(old.read("radar.png"))[0])
     assert told["drive/radar_cube/cube"].where == "radar.png"
     assert told["drive/radar_points"].where == "radar.pcd"
+    for channel in ("_gps/lla", "_imu/rot"):
+        assert told[f"drive/{channel}"].lost == "interpolated to the pictures"
+    assert told["drive/radar_points"].lost.startswith("only the nearest to each picture")
 
 
 def made_by_hand(folder, config=True):

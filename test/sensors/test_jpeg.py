@@ -155,3 +155,15 @@ def test_chunks(kind, body):
     inserted = whole[:33] + made + whole[33:]
     assert [(k, bytes(b)) for k, b in png_chunks(inserted)][1] == (kind, body)
     assert [k for k, _ in png_chunks(whole)] == [b"IHDR", b"IDAT", b"IEND"]
+
+
+def test_a_jpeg_that_ends_in_the_header_of_its_scan_is_cut():
+    data = io.BytesIO()
+    Image.new("RGB", (32, 16)).save(data, "JPEG")
+    whole = data.getvalue()
+    scan = whole.index(b"\xff\xda")
+    (length,) = struct.unpack(">H", whole[scan + 2 : scan + 4])
+    assert check_jpeg(whole) == (32, 16)
+    for end in range(scan + 4, scan + 2 + length):
+        with pytest.raises(MessageError, match="is broken or cut"):
+            check_jpeg(whole[:end])

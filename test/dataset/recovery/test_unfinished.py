@@ -98,6 +98,8 @@ def test_checkpoints_that_are_none(left, known, checkpoint):
     journal(left.frames_journal, FRAMES_JOURNAL, [FRAMES_ROW], checkpoint)
     recover(left.container)
     check(left, known)
+    with pa.ipc.open_file(left.arrow) as table:
+        assert b"labels" not in (table.schema.metadata or {})
 
 
 def test_a_checkpoint_beyond_the_file_is_not_believed(left, known):
