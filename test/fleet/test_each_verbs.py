@@ -128,7 +128,7 @@ def test_datasets_are_merged_and_the_summary_says_what_came_of_it(sets, tmp_path
     done = fleet("merge", sets, "-o", tmp_path / "a", "--split", "train=0.5,val=0.5")
     assert done.exit_code == 0
     assert done.stdout.startswith(f"{samples} samples of 3 datasets in {tmp_path}/a/a.zip\n")
-    groups, counts = (line.split() for line in done.stdout.splitlines()[1:3])
+    groups, counts = (line.split() for line in done.stdout.splitlines()[2:4])
     assert groups == ["group", "train", "val"]
     assert sum(map(int, counts[1:])) == samples
     done = fleet("merge", sets, "-o", tmp_path / "b", "--json")

@@ -407,7 +407,7 @@ REFUSED = {
     ),
     "edgefirst_ros.load(path)": "use edgefirst_ros.Dataset(path)",
     "edgefirst_ros.info(path)": "use the command edgefirst-ros info",
-    "edgefirst_ros.fleet": "use the command edgefirst-ros fleet",
+    "edgefirst_ros.__getattr__('fleet')": "use the command edgefirst-ros fleet",
     "edgefirst_ros.version": "use edgefirst_ros.__version__",
     "edgefirst_ros.DatasetError": "use edgefirst_ros.errors.DatasetError",
     "edgefirst_ros.import_(path)": "use edgefirst_ros.restore(source, system, out)",
