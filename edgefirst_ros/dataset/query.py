@@ -18,7 +18,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, inputs_of_k
 from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.values import drop_broken_rings, is_list, is_text
+from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, drop_broken_rings, is_list, is_text
 from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first, size_of
 from edgefirst_ros.streams import stamp_columns
 
@@ -356,12 +356,8 @@ def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.floa
         values = values.filter(values.list.len() == 4).cast(pl.Array(pl.Float64, 4), strict=False)
     found = np.array(values.to_list(), float).reshape(-1, 4)
     found = found[np.isfinite(found).all(1)]
-    form = metadata.get("box2d_format", "cxcywh")
-    if form == "xyxy":
-        found = np.column_stack([(found[:, :2] + found[:, 2:]) / 2, found[:, 2:] - found[:, :2]])
-    elif form == "ltwh":
-        found = np.column_stack([found[:, :2] + found[:, 2:] / 2, found[:, 2:]])
-    return found
+    form = metadata.get("box2d_format")
+    return converted(found, form if form in LAYOUTS else LAYOUTS[0], LAYOUTS[0])
 
 
 def repeats_of(

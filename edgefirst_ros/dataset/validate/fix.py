@@ -23,14 +23,13 @@ from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.dataset.tables.values import is_valid
 from edgefirst_ros.dataset.tables.write import open_writer
 from edgefirst_ros.dataset.validate import RULES
-from edgefirst_ros.dataset.validate.report import Subject, is_readable
+from edgefirst_ros.dataset.validate.report import KEY, Subject, is_readable
 from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 BEFORE = ".before-fix"
 
-IDENTITY = ["name", "frame"]
 OF_AN_ANNOTATION = {c.name for c in (*schema.COLUMNS, *schema.FURTHER) if c.level == "annotation"} | {
     old for old, new in schema.ALIASES.items() if new == "object_id"
 }
@@ -114,7 +113,7 @@ class RowRepair:
     def add(self, fixed: pa.RecordBatch, before: pa.RecordBatch, readable: Collection[str]) -> None:
         """Take in a batch: as it is with its columns put right, and as it was."""
         had, has = _any(before, schema.GEOMETRY), _any(fixed, schema.GEOMETRY)
-        keys = fixed.select([name for name in IDENTITY if name in readable])
+        keys = fixed.select([name for name in KEY if name in readable])
         rows = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([keys])))
         frame = pl.col("frame").cast(pl.Int64, strict=False) if "frame" in readable else pl.lit(None, pl.Int64)
         rows = rows.select(pl.col("name").cast(pl.String), pl.when(frame >= 0).then(frame).alias("frame"))
@@ -133,11 +132,11 @@ class RowRepair:
         rows = pl.concat(self._rows).with_row_index("row")
         samples = pl.DataFrame(list(self._samples), {"name": pl.String, "frame": pl.Int64}, orient="row")
         there = samples.with_columns(keep=pl.lit(True))
-        rows = rows.join(there, on=IDENTITY, how="left", nulls_equal=True, maintain_order="left")
+        rows = rows.join(there, on=KEY, how="left", nulls_equal=True, maintain_order="left")
         rows = rows.with_columns(pl.col("keep").fill_null(pl.col("keep").null_count() == pl.len()))
         rows = rows.with_columns(gone=pl.col("keep") & (pl.col("empty") | pl.col("lost")))
-        alone = rows.filter(pl.col("gone") & ~(pl.col("keep") & ~pl.col("gone")).any().over(IDENTITY))
-        first = alone.sort("lost", maintain_order=True).unique(IDENTITY, keep="first")  # prefers empty to lost
+        alone = rows.filter(pl.col("gone") & ~(pl.col("keep") & ~pl.col("gone")).any().over(KEY))
+        first = alone.sort("lost", maintain_order=True).unique(KEY, keep="first")  # prefers empty to lost
         keep, gone, lost = (rows[name].to_numpy() for name in ("keep", "gone", "lost"))
         stays = np.isin(np.arange(len(rows)), first["row"].to_numpy())
         self._blank = stays & lost
@@ -153,7 +152,7 @@ class RowRepair:
             said = np.concatenate(parts) & self._keep
             if name in OF_AN_ANNOTATION:
                 said &= ~self._blank
-            if name not in IDENTITY and not said.any():
+            if name not in KEY and not said.any():
                 self._left_out.add(name)
         numbers["TAB006", "empty columns removed"] = len(self._left_out)
         changed.update({what: number for what, number in numbers.items() if number})

@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Entry, op
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.values import cast_values, is_list, is_valid, split
 from edgefirst_ros.dataset.verdict import Check, Level, worst
-from edgefirst_ros.errors import DatasetError, counted, printable
+from edgefirst_ros.errors import DatasetError, counted, one_line
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import Form, Sensor, of_kind
 
@@ -159,26 +159,21 @@ class Report:
         for number, finding in enumerate(self.findings):
             shown[finding.rule] += 1
             if shown[finding.rule] <= most:
-                lines.append(_line(f"{finding.rule} {finding.severity}: {finding.place}: {finding.message}"))
+                lines.append(one_line(f"{finding.rule} {finding.severity}: {finding.place}: {finding.message}"))
             last = number + 1 == len(self.findings) or self.findings[number + 1].rule != finding.rule
             if last and self.counts[finding.rule] > most:
                 lines.append(f"{finding.rule} +{self.counts[finding.rule] - most} more")
         for one in self.drive:
             if one.level is not Level.GREEN:
                 of = f" of {one.where}" if one.where else ""
-                lines.append(_line(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
+                lines.append(one_line(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
         checked = ", ".join(counted(count, what.removesuffix("s")) for what, count in self.checked.items())
         verdict = "ok" if self.ok else "not ok"
         lines.append(
-            _line(f"{self.dataset}: {verdict}, {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}")
+            one_line(f"{self.dataset}: {verdict}, {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}")
             + (f" ({checked})" if checked else "")
         )
         return "\n".join(lines)
-
-
-def _line(text: str) -> str:
-    """Return text as one line without characters that would control a terminal."""
-    return printable(text).replace("\n", "\\n")
 
 
 KEY = ["name", "frame"]

@@ -25,6 +25,7 @@ from edgefirst_ros.dataset.tables.values import (
     lengths,
 )
 from edgefirst_ros.dataset.validate.report import (
+    AT_ONCE,
     KEY,
     Found,
     Repair,
@@ -54,7 +55,6 @@ PNG_HEADER = struct.Struct(">8xI4sIIBB")
 GRAY = 0
 NOISE = 1e-6
 """How far rounding may take a score out of 0..1: eight steps of a Float32 at 1."""
-AT_ONCE = 1024
 HEAD = struct.Struct(">8sI4sII5sII4s")
 """Of a PNG whose data follow its header at once: up to the kind of the second chunk."""
 TAIL = png_chunk(b"IEND", b"")

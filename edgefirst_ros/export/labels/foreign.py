@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgefirst_ros.dataset.tables.values import SHORTEST
 from edgefirst_ros.errors import DatasetError
 
 LARGEST = 1 << 27
 """Bytes of all files of labels together."""
 MOST_KEYS, MOST_SHOWN = 64, 80
 """Names of keys that are distinguished, and characters of a name."""
-SHORTEST = 6
-"""Numbers of the shortest ring."""
 
 Row = dict[str, Any]
 
