@@ -94,6 +94,22 @@ def test_memory_stays_bounded_where_no_dataset_can_begin(recording, tmp_path):
     feed.capture.close()
 
 
+def test_calibration_and_labels_that_came_once_long_before_the_start_count(recording, tmp_path):
+    path = recording(**{**SLOW, "seconds": 14.0})
+    feed = Feed(path, tmp_path / "live", start=False, ago=12.0)
+    once = {"/camera/info", "/tf_static", "/model/info"}
+    feed.messages = [m for m in feed.messages if m.topic not in once or m.log_time - feed.first < S]
+    assert {m.topic for m in feed.messages} >= once
+    feed.play(end=12.0)
+    feed.capture.start()
+    feed.play(12.0)
+    feed.capture.close()
+    live = Dataset(*feed.capture.results.finished)
+    whole = Dataset(convert(path, tmp_path / "whole").paths.container)
+    assert live.calibration(*live.sequences) == whole.calibration(*whole.sequences)
+    assert live.metadata["labels"] == whole.metadata["labels"]
+
+
 @pytest.mark.parametrize("report", [False, True])
 def test_a_dataset_that_gets_a_report_is_noted_from_its_begin(recording, tmp_path, report):
     """Until then it is not removed after its upload."""
