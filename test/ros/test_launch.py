@@ -43,8 +43,9 @@ def node(ros_domain: int) -> Iterator[Any]:
 
 
 @pytest.fixture
-def launch(start: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+def launch(start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Function that starts the node of a launch file: `launch("play.launch.yaml", recording="drive.mcap")`."""
+    monkeypatch.chdir(tmp_path)  # where a capture makes its folder
 
     def begin(name: str, **arguments: str) -> Any:
         launched = resolve(name, tmp_path, **arguments)
