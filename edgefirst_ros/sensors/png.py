@@ -28,6 +28,8 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_SIDE = 65535
 GRAY, RGB = 0, 2
 """Colour types."""
+COLOUR = 25
+"""Place of the colour type in a PNG file."""
 NONE, SUB, UP = 0, 1, 2
 """Filters of a line: as it is, less the pixel to the left, less the line above."""
 LEVEL, WINDOW, MEMORY = 1, 15, 9

@@ -24,7 +24,7 @@ def picture(value, form="JPEG", mode="RGB"):
     return file.getvalue()
 
 
-JPEG = [picture((n * 40, 90, 10)) for n in range(4)]
+JPEG = [picture((n * 40, 90, 10)) for n in range(5)]
 
 
 def write(folder, *samples, sequence="host"):
@@ -43,17 +43,18 @@ def exported(path, out):
 
 
 def test_masks_of_classes_that_are_no_8_bit_png_stay_in_the_table(tmp_path):
-    masks = [picture(7, "PNG", "L"), picture(300, "PNG", "I;16"), b"\x89PNG broken", picture(9, "PNG", "L")]
+    unfit = [picture(300, "PNG", "I;16"), picture(9, "PNG", "P"), b"\x89PNG broken"]
+    masks = [picture(7, "PNG", "L"), *unfit, picture(9, "PNG", "L")]
     path = write(tmp_path / "in", *([{"mask": mask}] for mask in masks))
     export(Dataset(path), "roverd", tmp_path / "out")
     lines = json.loads((tmp_path / "out/export-report.json").read_text())["lines"]
     told = {line["where"]: (line["number"], line["lost"]) for line in lines if line["what"] == "mask of classes"}
     assert told == {
         "_camera/segment": (2, ""),
-        "": (2, "more than one size, or no 8-bit PNG"),
+        "": (3, "more than one size, or no 8-bit PNG"),
     }
     camera = tmp_path / "out/host/_camera"
-    assert np.fromfile(camera / "ts", "<f8").tolist() == [START / 1e9, (START + 3 * STEP) / 1e9]
+    assert np.fromfile(camera / "ts", "<f8").tolist() == [START / 1e9, (START + 4 * STEP) / 1e9]
     ends = np.fromfile(camera / "segment_i", "<u8")
     data = (camera / "segment").read_bytes()
     assert [lzma.decompress(data[a:b]) for a, b in itertools.pairwise(ends)] == [b"\7" * 256, b"\t" * 256]

@@ -46,7 +46,7 @@ from edgefirst_ros.export.roverd.channels import (
 )
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
-from edgefirst_ros.sensors.png import decode_gray
+from edgefirst_ros.sensors.png import COLOUR, GRAY, decode_gray
 from edgefirst_ros.sensors.transforms import BASE, Floats, rotation
 from edgefirst_ros.streams import form_of, of_kind
 
@@ -207,7 +207,7 @@ class SegmentTrace(SensorTrace):
 
     def ready(self, data: bytes) -> Entry | None:
         pixels = decode_gray(data)
-        if pixels is None or pixels.dtype != np.uint8:
+        if pixels is None or pixels.dtype != np.uint8 or data[COLOUR] != GRAY:  # of a palette they are no classes
             return None
         # Large areas of one value: here LZMA is quick and gains nearly all.
         return pixels.shape, {SEGMENT: [lzma.compress(pixels.tobytes(), preset=0)]}
