@@ -121,7 +121,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
     """Raise UsageError for an output folder whose path is not UTF-8, or that would get the name of a file."""
     check_path(path)
     stem, ending = os.path.splitext(os.fspath(path))
-    if ending in (".zip", ".arrow", ".parquet", ".json", ".mcap") and not os.path.isdir(path):
+    if ending in (".zip", ".arrow", ".parquet", ".json", *streams.RECORDINGS) and not os.path.isdir(path):
         raise UsageError(f"the output {os.fspath(path)} has the name of a file; expected a folder, such as {stem}")
 
 

@@ -55,7 +55,7 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize("name", ["set.zip", "set.arrow", "set.json"])
+@pytest.mark.parametrize("name", ["set.zip", "set.arrow", "set.json", "set.db3"])
 @pytest.mark.parametrize("verb", FOLDERS)
 def test_a_folder_is_not_made_under_the_name_of_a_file(run, recording, tmp_path, verb, name):
     made.write(tmp_path, made.good())
