@@ -148,6 +148,7 @@ class DatasetInfo:
     def text(self) -> Text:
         """Return sequences, messages, sensors, groups and labels: by sequence, then in sum."""
         from edgefirst_ros.dataset.query import describe_repeats
+        from edgefirst_ros.dataset.schema import LACKING, SEQUENCES, UNUSED
 
         summary, whole = self._summary, self._summary.whole
         yield f"{self._path}: {counted(whole.samples, 'sample')} in {counted(len(summary.sequences), 'sequence')}"
@@ -170,18 +171,20 @@ class DatasetInfo:
                 yield summary.count_table(what, number)
         yield ""
         yield f"annotation columns: {', '.join(self._dataset.annotation_columns)}"
-        metadata = self._dataset.metadata
-        for key in metadata.get("missing") or ():
-            yield f"note: the rig names a topic for {key} that is not in the recording"
-        for of in metadata.get("unused_topics") or ():
-            yield _describe_unused(of)
+        stated = self._dataset.metadata.get(SEQUENCES) if summary.is_several else None
+        for name, facts in (stated or {"": self._dataset.metadata}).items():
+            drive = f"{name}: " if name else ""
+            for key in facts.get(LACKING) or ():
+                yield f"note: {drive}the rig names a topic for {key} that is not in the recording"
+            for of in facts.get(UNUSED) or ():
+                yield _describe_unused(of, drive)
 
 
-def _describe_unused(of: Mapping[str, Any]) -> str:
+def _describe_unused(of: Mapping[str, Any], drive: str = "") -> str:
     from edgefirst_ros.sources.topics import option_of
 
     number = "" if of["count"] is None else f" ({counted(of['count'], 'message')})"
-    return f"note: {of['topic']} is not used{number}; to use it: {option_of(of['use'])}"
+    return f"note: {drive}{of['topic']} is not used{number}; to use it: {option_of(of['use'])}"
 
 
 MOST_LABELS = 80

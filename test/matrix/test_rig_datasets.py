@@ -293,6 +293,23 @@ def test_info_names_what_is_missing_and_what_is_not_used(rigged, tmp_path):
     ]
 
 
+def test_info_of_several_drives_says_of_each_what_it_lacks(rigged, tmp_path):
+    """The second one uses all topics, and lacks the same radar."""
+    some = convert(rigged.recording, tmp_path, rig={key: rigged.rig[key] for key in ("camera", "radar.cube.rear")})
+    both = merge([some.paths.container, rigged.paths.container], tmp_path / "both", rename=True).paths.container
+    notes = [line for line in DatasetInfo(both).text() if str(line).startswith("note: ")]
+    first, second = Dataset(both).sequences
+    assert [note.removeprefix("note: ").partition(": ")[::2] for note in notes] == [
+        (first, "the rig names a topic for radar.cube.rear that is not in the recording"),
+        (first, "/left/jpeg is not used (30 messages); to use it: --rig '{camera.left: {topic: /left/jpeg}}'"),
+        (
+            first,
+            "/rear/points is not used (10 messages); to use it: --rig '{lidar.points.rear: {topic: /rear/points}}'",
+        ),
+        (second, "the rig names a topic for radar.cube.rear that is not in the recording"),
+    ]
+
+
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])
 def test_annotations_in_other_formats_come_back_beside_it(rigged, tmp_path, suffix):
     paths = copied(rigged, tmp_path / "out")
