@@ -199,7 +199,7 @@ def load_settings(
 def texts_of(context: typer.Context) -> dict[str, str]:
     """Return the settings that were given by options and by --set, as text by full name.
 
-    Raises UsageError if one is not NAME=VALUE, is not used by the verb, or has an option too.
+    Raises UsageError if one is not NAME=VALUE, is not used by the verb, or has an option too; or an option is empty.
     """
     from edgefirst_ros.config import LiveSettings, Settings
     from edgefirst_ros.config.load import setting_fields
@@ -212,6 +212,8 @@ def texts_of(context: typer.Context) -> dict[str, str]:
         for name, value in chosen.items()
         if name in used and (value or value == "")
     }
+    for name in (name for name, text in texts.items() if not text):  # such as a variable of the shell that is not set
+        raise UsageError(f"{used[name].flag}: expected {used[name].expected}, got ''; --set {name}= unsets it")
     own = dict(texts)
     for assignment in chosen["assignments"] or ():
         name, equals, text = assignment.partition("=")
