@@ -221,7 +221,7 @@ class Chooser:
             if self._in_window[cube] < CUBES:
                 sensors.add(cube)
                 self._in_window[cube] += 1
-        return Part(picture, sensors, masks=picture) if sensors else ROWS
+        return Part(picture, sensors, masks=picture) if picture or sensors else ROWS
 
     def _of(self, *bases: str) -> set[str]:
         return {sensor for sensor, base in self._bases.items() if base in bases}

@@ -107,6 +107,15 @@ def test_view_takes_them_alike(parts, tmp_path, run):
     assert (several.returncode, "one dataset or recording is shown at a time" in several.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("topics", [{"camera"}, {"camera", "gps"}, {"camera", "radar/cube"}, SMALL["topics"]])
+def test_a_recording_shows_pictures_whatever_sensors_are_beside_its_camera(topics, tmp_path):
+    path = write_recording(tmp_path / "drive.mcap", Recipe(**{**SMALL, "seconds": 1, "topics": topics})).path
+    (facts,) = report(path, tmp_path / "x.html", samples=3).facts
+    assert facts["sensors"]["camera"] == facts["samples"] == 30
+    assert facts["pictures"]["shown"] == 3
+    assert facts["pictures"]["looked_at"] >= 3
+
+
 def test_the_tables_alone_tell_what_the_members_do(parts, tmp_path):
     whole, *_ = parts
     paths = convert(whole, tmp_path).paths
