@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol, TypeAlias
+from typing import IO, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,6 +240,20 @@ def directory_blocks(
         yield place, block
 
 
+class _Blocks:
+    """A file for `zipfile`, which reads the directory at once: it comes by `directory_blocks`."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.seek, self.tell = file, file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if size <= BLOCK:
+            return self._file.read(size)
+        place = self.tell()
+        blocks = directory_blocks(lambda size, _: self._file.read(size), place, place + size)
+        return b"".join(block for _, block in blocks)
+
+
 def _names(
     data: bytes, begins: NDArray[np.int64], named: NDArray[np.int64], flags: NDArray[np.uint16]
 ) -> list[str] | None:
@@ -347,7 +361,7 @@ class Archive:
 
     def _listed(self, handle: IO[bytes]) -> tuple[list[zipfile.ZipInfo], int]:
         try:
-            with zipfile.ZipFile(handle) as archive:
+            with zipfile.ZipFile(cast("IO[bytes]", _Blocks(handle))) as archive:
                 return archive.infolist(), archive.start_dir
         except _ZIP_ERRORS as error:
             hint = "if it was cut, edgefirst-ros recover completes it"
