@@ -33,9 +33,9 @@ def label(
 ) -> Result:
     """Import labels of other tools into the annotations of a dataset.
 
-    Only NAME.arrow is rewritten; the table before stays as NAME.arrow.before-label. Pictures are matched by their
-    names. With --replace, columns that LABELS cannot hold (masks, object ids, scores, timing) stay in annotations that
-    match: the same label, and boxes that overlap by half.
+    Only NAME.arrow is rewritten; the table before stays as NAME.arrow.before-label, or with .2, .3 and so on while an
+    older one has that name. Pictures are matched by their names. With --replace, columns that LABELS cannot hold
+    (masks, object ids, scores, timing) stay in annotations that match: the same label, and boxes that overlap by half.
 
     Exit codes: 0 all labels imported, 1 dataset unchanged, 2 wrong usage, 3 done, but labels were lost.
     """

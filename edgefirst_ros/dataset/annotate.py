@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.query import KEY, annotating, keys_of
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, keep_copy
+from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, keep_each
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.forms import Annotations
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, write_rows
@@ -55,9 +55,10 @@ def write_annotations(
     location, pose, timestamp and so on) come from the replaced table. A sample without rows gets one row that marks it
     as empty. Labels without an index get that of the name, new ones the next. `categories` replaces all metadata of
     labels: by name an `id`, which is the index, and further values.
-    The same rows result in the same bytes. With `keep_as`, an ending of its name, the old table stays, and its path is
-    returned; `dry_run` checks all and changes no file. Raises UsageError for rows that are not as the format
-    says, DatasetError for a dataset whose annotations cannot be replaced, StorageError; no file changes then.
+    The same rows result in the same bytes. With `keep_as`, an ending of its name, the old table stays beside older
+    ones, and its path is returned; `dry_run` checks all and changes no file. Raises UsageError for rows that are not
+    as the format says, DatasetError for a dataset whose annotations cannot be replaced, StorageError; no file changes
+    then.
     """
     if not isinstance(frame, pl.DataFrame):
         raise UsageError(f"expected a polars.DataFrame, got {type(frame).__name__}")
@@ -78,8 +79,7 @@ def write_annotations(
             return None
         kept = None
         if keep_as is not None and os.path.lexists(paths.arrow):
-            kept = paths.arrow.with_name(f"{paths.arrow.name}{keep_as}")
-            keep_copy(paths.arrow, kept, overwrite=True)
+            kept = keep_each(paths.arrow, keep_as)
         replacement.put_in_place()
     return kept
 

@@ -228,7 +228,7 @@ class Dataset(Samples):
         Args:
             annotations: Rows with `name`, `frame` and columns as in `Dataset.annotations`.
             categories: {label: {"id": index, ...}}, which replaces all known facts about labels.
-            keep_as: Ending under which the old file stays.
+            keep_as: Ending under which the old file stays; beside older ones with `.2`, `.3` and so on after it.
             dry_run: Only check the rows.
 
         Returns:

@@ -28,7 +28,7 @@ from edgefirst_ros.dataset.objects.location import Location, StoredObject
 from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store
 from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, read_columns
 from edgefirst_ros.dataset.schema import frames_metadata
-from edgefirst_ros.dataset.storage.lock import keep_copy
+from edgefirst_ros.dataset.storage.lock import keep_each
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import ObjectStoreError, StorageError, describe_any, is_out_of_memory
 from edgefirst_ros.fleet.sources import ListedRecording
@@ -298,7 +298,7 @@ def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, 
         there = place / path.name
         old = store.stat(there.key) if there.local and path == outcome.paths.arrow else None
         if old is not None and not store.holds(old, path):  # split or label may have changed it
-            keep_copy(there.path, Path(f"{there.path}{BEFORE}"), overwrite=True)
+            keep_each(there.path, BEFORE)
         stored = store.put(there.key, path, scratch=True)
         found.append(MemberFile(key=layout.relative(stored.key), bytes=stored.size, etag=stored.etag))
     return tuple(found)

@@ -145,6 +145,11 @@ def test_a_table_that_was_changed_in_a_fleet_stays_beside_the_new_one(drives, tm
     assert path.read_bytes() == made
     assert path.with_name(f"{path.name}.before-convert").read_bytes() == changed
     assert {one.name for one in path.parent.parent.rglob("*.before-convert")} == {f"{path.name}.before-convert"}
+    edgefirst_ros.split(path, {"other": 1.0})
+    last = path.read_bytes()
+    convert_fleet_again(fleet).run(Here(), lambda tally: None)
+    assert path.with_name(f"{path.name}.before-convert").read_bytes() == changed
+    assert path.with_name(f"{path.name}.before-convert.2").read_bytes() == last
     assert len(edgefirst_ros.Dataset(tmp_path / "sets")) == sum(one.samples for one in datasets)
 
 

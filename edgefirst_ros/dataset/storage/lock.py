@@ -332,23 +332,37 @@ class Replacement:
         return True
 
 
-def keep_copy(path: Path, kept: Path, *, overwrite: bool) -> None:
+def keep_copy(path: Path, kept: Path) -> None:
     """Link a file under a second name, or copy it where links are impossible.
 
-    Raises DatasetError if another file has that name and not `overwrite`, and StorageError.
+    Raises DatasetError if another file has that name, and StorageError.
     """
-    name = kept.with_name(f"{kept.name}.partial") if overwrite else kept
     with reporting(kept, "write"):
-        if overwrite:
-            name.unlink(missing_ok=True)
         try:
-            os.link(path, name)
+            os.link(path, kept)
         except FileExistsError as error:
             raise DatasetError(f"{kept} exists; remove it or move it away") from error
         except OSError:  # no second names on this file system
-            with path.open("rb") as source, name.open("xb") as copy:
+            partial = kept.with_name(f"{kept.name}.partial")
+            partial.unlink(missing_ok=True)
+            with path.open("rb") as source, partial.open("xb") as copy:
                 shutil.copyfileobj(source, copy, 1 << 20)
                 copy.flush()
                 os.fsync(copy.fileno())
-        if overwrite:
-            os.replace(name, kept)
+            os.replace(partial, kept)
+
+
+def keep_each(path: Path, ending: str) -> Path:
+    """Keep a file as its name and `ending`; while an older file has that name, with `.2`, `.3`. Returns the path.
+
+    Raises DatasetError and StorageError as `keep_copy`.
+    """
+    kept = first = path.with_name(f"{path.name}{ending}")
+    number = 1
+    while os.path.lexists(kept):
+        if os.path.samestat(os.lstat(kept), os.lstat(path)):  # the replacement was interrupted after this step
+            return kept
+        number += 1
+        kept = first.with_name(f"{first.name}.{number}")
+    keep_copy(path, kept)
+    return kept

@@ -205,6 +205,6 @@ def _replace(table: TableFile, names: Collection[str], rows: RowRepair) -> Path:
                 if kept_rows.num_rows:
                     writer.write_batch(kept_rows)
         if not os.path.lexists(kept):  # else a fix was interrupted here
-            keep_copy(path, kept, overwrite=False)
+            keep_copy(path, kept)
         replacement.put_in_place()
     return kept

@@ -143,7 +143,8 @@ def label(
         progress: Called with (step, done, total).
 
     Returns:
-        Numbers of rows imported, replaced, kept and lost. The table before stays as NAME.arrow.before-label.
+        Numbers of rows imported, replaced, kept and lost. The table before stays as NAME.arrow.before-label,
+        or with .2, .3 and so on while an older one has that name.
 
     Raises:
         UsageError: The dataset has annotations and neither `replace` nor `join` is set, labels have other numbers than

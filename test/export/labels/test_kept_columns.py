@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `label` keeps of the rows before, what it counts as lost or empty, and labels in the style of LVIS."""
 
+import errno
 import json
+import os
 
 import handmade_dataset as made
 import numpy as np
@@ -167,9 +169,45 @@ def test_the_table_before_stays_and_a_dry_run_changes_nothing(tmp_path, layout, 
     assert (dry.annotations, dry.replaced, dry.kept, dry.before) == (done.annotations, done.replaced, done.kept, None)
     assert done.before == dataset.paths.arrow.with_name("data.arrow.before-label")
     assert done.before.read_bytes() == first
-    second = dataset.paths.arrow.read_bytes()
-    assert label(dataset, "coco", out, replace=True).before.read_bytes() == second
     assert len(Dataset(dataset.paths.container)) == 6
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_labels_after_labels_keep_every_table_before(tmp_path, layout, links, monkeypatch):
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    dataset = write(tmp_path / "data", everything(), layout)
+    arrow = dataset.paths.arrow
+    out = export(dataset, "coco", tmp_path / "coco", pictures="none").out
+    tables = []
+    for number in range(3):
+        tables.append(arrow.read_bytes())
+        kept = label(dataset, "coco", out, join=True).before
+        assert kept.name == f"{arrow.name}.before-label{('', '.2', '.3')[number]}"
+        found = [arrow.with_name(f"{arrow.name}.before-label{end}") for end in ("", ".2", ".3")[: number + 1]]
+        assert [one.read_bytes() for one in found] == tables
+    assert len(set(tables)) == 3
+    assert {one.name for one in arrow.parent.iterdir() if ".partial" in one.name} == set()
+    found[0].replace(arrow)  # undone
+    again = Dataset(dataset.paths.container)
+    assert again.annotations.height == 9
+    assert label(again, "coco", out, join=True).before == found[0]
+    assert found[0].read_bytes() == tables[0]
+
+
+def test_a_table_whose_import_was_killed_before_its_last_step_is_kept_once(tmp_path, layout):
+    dataset = write(tmp_path / "data", everything(), layout)
+    out = export(dataset, "coco", tmp_path / "coco", pictures="none").out
+    kept = dataset.paths.arrow.with_name("data.arrow.before-label")
+    os.link(dataset.paths.arrow, kept)
+    before = kept.read_bytes()
+    assert label(dataset, "coco", out, join=True).before == kept
+    assert kept.read_bytes() == before
+    assert [one.name for one in kept.parent.glob("*.before-label*")] == [kept.name]
+
+
+def refuse(*_):
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 @pytest.mark.parametrize("skip", [False, True])
