@@ -171,6 +171,9 @@ class DatasetInfo:
                 yield summary.count_table(what, number)
         yield ""
         yield f"annotation columns: {', '.join(self._dataset.annotation_columns)}"
+        for one in summary.whole.checks:
+            if one.key == "loss" and one.place and one.place not in (whole.counts or {}):
+                yield f"note: {one.where}: {one.found}"
         stated = self._dataset.metadata.get(SEQUENCES) if summary.is_several else None
         for name, facts in (stated or {"": self._dataset.metadata}).items():
             drive = f"{name}: " if name else ""

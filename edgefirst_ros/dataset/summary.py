@@ -157,11 +157,11 @@ class DatasetSummary:
 
     # ---- tables ------------------------------------------------------------------------------------
     def sequence_table(self) -> Table:
-        """One row a sequence, and of several one of their sum."""
+        """One row a sequence, and one of the whole where it is more than a sequence."""
         grouped = any(one.groups for one in self.sequences)
         head = ("sequence", "samples", "from", "s", "calibration", *(["group"] if grouped else []), "lost", "verdict")
         rows = []
-        for one in [*self.sequences, *([self.whole] if self.is_several else [])]:
+        for one in [*self.sequences, *([self.whole] if self.is_several or self.metadata.get(LEFT_OUT) else [])]:
             begin = "-" if one.start is None or one.name == ALL else format_time(one.start)
             length = "-" if one.start is None else f"{one.timeline.duration:.1f}"
             groups = [shares_of(one.groups)] if grouped else []
@@ -355,7 +355,8 @@ def _whole(
     if not counted_apart or not found:
         yield from losses(metadata)
     for one in metadata.get(LEFT_OUT) or ():
-        yield Check("loss", Level.AMBER, f"not converted: {one['why']}", one["file"])
+        why = one["why"].removeprefix(f"{one['file']}: ")
+        yield Check("loss", Level.AMBER, f"not converted: {why}", one["file"])
     for sensor in timeline.companions if len(found) > 1 else ():
         without = [one.name for one in found if sensor not in one.timeline.companions]
         yield from lacking("coverage", sensor, without, len(found))

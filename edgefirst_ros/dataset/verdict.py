@@ -391,10 +391,12 @@ def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
             text = f"{share:.2%} of {counted(count['seen'], 'message')} lost: {what}"
             yield Check("loss", threshold.level(share), text, topic)
     for source in metadata.get("sources") or ():
-        damaged = sum(damage.get("loss") is not False for damage in source.get("damage") or ())
+        damaged = [damage for damage in source.get("damage") or () if damage.get("loss") is not False]
         if damaged:
             none = False
-            yield Check("loss", Level.AMBER, counted(damaged, "damaged place"), str(source.get("file")))
+            more = f"; {counted(len(damaged) - 1, 'more damaged place')}" if len(damaged) > 1 else ""
+            text = f"at byte {damaged[0].get('offset')}: {damaged[0].get('what')}{more}"
+            yield Check("loss", Level.AMBER, text, str(source.get("file")))
     if none:
         yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not state its losses")
 

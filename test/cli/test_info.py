@@ -129,3 +129,27 @@ def test_a_time_check_prints_offsets_and_their_lines_of_a_recording_but_not_of_a
     refused = subprocess.run([*command, "info", made, "--check-time"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "is a dataset; expected its recording" in refused.stderr
+
+
+@pytest.mark.parametrize("good", [1, 2])
+def test_recordings_that_were_not_converted_are_an_unknown_loss(recording, tmp_path, capsys, good):
+    bad = tmp_path / "bad.mcap"
+    bad.write_text("no recording")
+    paths = [recording(**{**SMALL, "topics": {"camera"}, "host": f"host{n}"}) for n in range(good)]
+    outcome = convert([*paths, bad], tmp_path / "out", name="d")
+    show(DatasetInfo(outcome.paths.container).text())
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in lines[3 : 4 + good]]
+    assert [(row[0], row[-2]) for row in rows] == [*((path.stem, "0") for path in paths), ("all", "unknown")]
+    assert sum(line.startswith("note: bad.mcap: not converted: not an MCAP recording") for line in lines) == 1
+
+
+def test_a_cut_recording_is_named_in_the_dataset_that_was_made_of_it(recording, tmp_path, capsys):
+    whole = recording(**{**SMALL, "topics": {"camera"}})
+    path = tmp_path / "drive.mcap"
+    path.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    (damage,) = recording_facts(path)["damage"]
+    show(DatasetInfo(convert(path, tmp_path / "out").paths.container).text())
+    out = capsys.readouterr().out
+    assert out.splitlines()[3].split()[-2:] == ["unknown", "amber"]
+    assert f"note: drive.mcap: at byte {damage['offset']}: {damage['what']}\n" in out

@@ -170,7 +170,7 @@ def test_losses_skew_and_calibration():
     found = levels(timeline, metadata, {"a": "identity"})
     assert found["loss", "/camera"] == (Level.RED, "1.00% of 1000 messages lost: 10 undecodable")
     assert found["loss", "/lidar"][0] is Level.AMBER
-    assert found["loss", "x.mcap"] == (Level.AMBER, "1 damaged place")
+    assert found["loss", "x.mcap"] == (Level.AMBER, "at byte 1: cut")
     assert ("loss", "/imu") not in found
     assert found["skew", "lidar.points"] == (Level.AMBER, "95 % within 80.0 ms of 100 ms")
     assert found["calibration", ""][0] is Level.AMBER
@@ -182,8 +182,8 @@ def test_losses_skew_and_calibration():
 @pytest.mark.parametrize(
     ("harmless", "lost", "said"),
     [
-        (0, 2, {"x.mcap": (Level.AMBER, "2 damaged places")}),
-        (2, 1, {"x.mcap": (Level.AMBER, "1 damaged place")}),
+        (0, 2, {"x.mcap": (Level.AMBER, "at byte 1: cut; 1 more damaged place")}),
+        (2, 1, {"x.mcap": (Level.AMBER, "at byte 1: cut")}),
         (1, 0, {"": (Level.GREEN, "nothing lost")}),
     ],
 )
@@ -202,7 +202,7 @@ def test_no_samples_are_red():
 def test_recordings_that_were_left_out_are_a_loss():
     left = [{"file": "text.mcap", "size": 9, "why": "text.mcap: begins not with the MCAP magic"}]
     found = levels(frames([0, 100]), {"counts": {}, "left_out": left})
-    assert found["loss", "text.mcap"] == (Level.AMBER, "not converted: text.mcap: begins not with the MCAP magic")
+    assert found["loss", "text.mcap"] == (Level.AMBER, "not converted: begins not with the MCAP magic")
 
 
 @pytest.mark.parametrize("one", THRESHOLDS.values(), ids=list(THRESHOLDS))

@@ -8,6 +8,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.summary import summarize_dataset
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -59,6 +60,8 @@ def test_one_that_cannot_be_used_is_recorded_and_does_not_end_the_others(drives,
     assert left["why"].startswith(bad.name)
     assert str(tmp_path) not in left["why"]
     assert any(note.endswith(left["why"]) for note in first.notes)
+    (found,) = [one for one in summarize_dataset(dataset).checks if one.key == "loss" and one.level]
+    assert (found.place, found.found) == (bad.name, f"not converted: {left['why'].removeprefix(f'{bad.name}: ')}")
     assert validate(first.paths.container).ok
     before = files(tmp_path / "out")
     again = convert(given, tmp_path / "out", name="d", resume=True)
