@@ -70,7 +70,9 @@ class Reported:
                 yield ("verdict", "what", "where", "found"), rows
             return
         yield f"{self.table}: {counted(len(self.facts), 'row')}, {counted(len(self.pages), 'page')} beside it"
-        yield from (f"{one['path']}: {one['error']}" for one in self.facts if "error" in one)
+        yield from (
+            f"{one['path']}: {one['error'].removeprefix(one['path'] + ': ')}" for one in self.facts if "error" in one
+        )
         yield from [self.note] if self.note else []
 
 
@@ -258,6 +260,8 @@ class Wanted:
     """Its files; None: it is a dataset."""
     fetch: Callable[[], AbstractContextManager[Path]] | None = None
     """Provides a dataset as local files while it is processed; None: it is at `path`."""
+    why: str = ""
+    """Why there is no dataset to be processed, such as `is unfinished: ...`."""
 
     def files(self) -> AbstractContextManager[Path]:
         """Yield the path of a dataset while it is processed."""
@@ -309,7 +313,7 @@ def missing(uri: str, why: str) -> Wanted:
     def refuse() -> NoReturn:
         raise DatasetError(why.removeprefix(f"{uri}: "))  # the row has the URI in any case
 
-    return Wanted(cast("Path", ObjectPath(uri)), uri, fetch=refuse)
+    return Wanted(cast("Path", ObjectPath(uri)), uri, fetch=refuse, why=why)
 
 
 def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:

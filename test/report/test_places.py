@@ -114,6 +114,15 @@ def test_the_table_over_a_folder_lies_in_it_unless_said_otherwise(drives):
     assert f"edgefirst-ros recover {drives}/new completes it" in done.table.read_text()
 
 
+def test_a_cause_that_begins_with_its_path_is_printed_with_one(tmp_path):
+    made.write(tmp_path, made.good())
+    (tmp_path / "bad.mcap").write_text("no recording")
+    done = report([tmp_path], samples=0)
+    assert [line for line in done.text() if "not an MCAP" in line] == [
+        f"{tmp_path}/bad.mcap: {done.facts[0]['error'].removeprefix(f'{tmp_path}/bad.mcap: ')}"
+    ]
+
+
 def test_a_folder_that_cannot_be_listed_is_named(drives, monkeypatch):
     listed = os.listdir
 

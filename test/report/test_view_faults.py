@@ -44,6 +44,14 @@ def test_members_that_cannot_be_read_are_noted_and_the_others_logged(tmp_path):
     assert ("/radar", "Points3D:positions") not in found
 
 
+def test_unfinished_datasets_beside_the_one_that_is_shown_are_noted(tmp_path):
+    made.write(tmp_path / "in", made.good())
+    (tmp_path / "in" / "new.zip.partial").write_bytes(b"PK")
+    done = view(tmp_path / "in", save=tmp_path / "x.rrd")
+    place = tmp_path / "in" / "new"
+    assert (done.samples, done.notes) == (3, [f"{place} is unfinished: edgefirst-ros recover {place} completes it"])
+
+
 def test_a_mask_that_is_garbage_is_noted_and_the_others_are_logged(tmp_path):
     parts = made.good()
     parts.annotations[1]["mask"] = GARBAGE

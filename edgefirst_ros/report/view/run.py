@@ -87,7 +87,8 @@ def view(
             raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
         refuse_data(save)
     place = Path(save) if save is not None else None
-    wanted = [one for one in wanted_of([Path(path) for path in paths], join=join)[0] if one.fetch is None]  # finished
+    found = wanted_of([Path(path) for path in paths], join=join)[0]
+    wanted = [one for one in found if not one.why]
     if len(wanted) != 1:
         names = listed((one.path for one in wanted), MOST_LISTED)
         raise UsageError(f"one dataset or recording is shown at a time; name one of {names}")
@@ -106,6 +107,7 @@ def view(
                 with suppress(OSError):
                     target.unlink()
         done.saved = place
+        done.notes += [f"{one.name} {one.why}" for one in found if one.why]
         if place is None:
             show(target, web=web, say=say)
     return done
