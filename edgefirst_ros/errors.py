@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
@@ -104,6 +104,13 @@ def nearest_first(name: str, known: Iterable[str]) -> str:
     folded = name.casefold()
     near = sorted(known, key=lambda one: (-SequenceMatcher(None, folded, one.casefold()).ratio(), one))
     return listed([one[:LONGEST] for one in near], LISTED) or "none"
+
+
+def without_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
+    """Return the error for an absent attribute, with what to use instead."""
+    hint = f"; use {instead[name]}" if name in instead else ""
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}{hint}"
+    return AttributeError(text, name=name, obj=owner)
 
 
 def names_beside(missing: Path) -> str:

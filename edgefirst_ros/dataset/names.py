@@ -10,7 +10,7 @@ import re
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -431,6 +431,11 @@ def input_name(name: str) -> str:
         known = nearest_first(str(name), (sensor.key for sensor in SENSORS))
         raise UsageError(f"{shorten(repr(name), 80)} is not a sensor of a sample; known: {known}")
     return found
+
+
+def instances_of(names: Iterable[str]) -> set[str]:
+    """Return the keys of those sensors that are further instances, such as `camera.left`. Raises UsageError."""
+    return {key for key in map(input_name, names) if streams.of_key(key).instance is not None}
 
 
 _PAGE = 4096

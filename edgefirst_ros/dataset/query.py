@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, drop_broken_rings, is_list, is_text
-from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first, size_of
+from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first, size_of, without_attribute
 from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
@@ -213,13 +213,6 @@ def check_known(what: str, names: Collection[str], known: Collection[str]) -> No
     for name in names:
         if name not in known:
             raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(str(name), known)}")
-
-
-def without_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
-    """Return the error for an absent attribute, with what to use instead."""
-    hint = f"; use {instead[name]}" if name in instead else ""
-    text = f"{type(owner).__name__!r} object has no attribute {name!r}{hint}"
-    return AttributeError(text, name=name, obj=owner)
 
 
 class Samples(Sequence["Sample"]):

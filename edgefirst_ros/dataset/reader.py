@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from edgefirst_ros.dataset import query, schema
-from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, list_members
+from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, instances_of, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import names_several, open_files
 from edgefirst_ros.dataset.query import Samples
@@ -325,6 +325,8 @@ class Dataset(Samples):
             query.check_known("sequence", sequences, self.sequences)
             keys = [key for key in keys if key.name in sequences]
         named = [*query.names_of(inputs), *more]
+        instances = instances_of(named)
+        query.check_known("sensor", instances, self._sensors_there() if instances else ())
         kinds = [frozenset(self.kinds_of(name)) for name in named]
         found = [key for key in keys if all(kind & self.members(key).keys() for kind in kinds)]
         if (label, group, score) != (None, None, None):
@@ -342,6 +344,9 @@ class Dataset(Samples):
             repeated = (self.repeats.get(key, frozenset()) for key in found)
             found = [key for key, of in zip(found, repeated, strict=True) if not (of & wanted if named else of)]
         return Samples(self, found)
+
+    def _sensors_there(self) -> set[str]:
+        return {self.sensors[kind] for kind in {kind for own in self._members.values() for kind in own}}
 
     @property
     def groups(self) -> dict[str, int]:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import BySensor, Inputs, Key, input_name
-from edgefirst_ros.dataset.query import boxes_of, without_attribute
+from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.schema import SequenceCalibration
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of, without_attribute
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.streams import form_of, of_columns, of_kind
 
@@ -76,6 +76,26 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
 
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Method(partial[Any]):
+    """A method that names its call where the result was meant: `sample.lidar.x`."""
+
+    def __get__(self, sample: Sample | None, owner: type) -> Callable[..., Any]:
+        return self.func if sample is None else type(self)(self.func, sample)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return getattr(self.func, name)
+        raise AttributeError(f"{self.__name__} is a method; use {self.__name__}().{name}", name=name, obj=self)
+
+    def __getitem__(self, key: object) -> Any:
+        raise TypeError(f"{self.__name__} is a method; use {self.__name__}()[{key!r}]")
+
+
+def _method(function: F) -> F:
+    return cast("F", _Method(function))
 
 
 class Position(NamedTuple):
@@ -317,6 +337,7 @@ class Sample:
         """
         return self.dataset.container.read(self.member(kind))
 
+    @_method
     def image(self, sensor: str = "camera") -> NDArray[np.uint8]:
         """Return the picture of a camera.
 
@@ -331,6 +352,7 @@ class Sample:
         """
         return self._decoded(sensor, decode_image)
 
+    @_method
     def cube(self, sensor: str = "radar.cube", *, rows: int = 1, columns: int = 1) -> Cube:
         """Return the radar cube.
 
@@ -369,6 +391,7 @@ class Sample:
             return self._decoded(kind, _points).reshape(-1)
         return self.image(found.key) if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
 
+    @_method
     def radar(self, sensor: str = "radar") -> NDArray[np.void]:
         """Return the radar points.
 
@@ -383,6 +406,7 @@ class Sample:
         """
         return self._decoded(sensor, _points)
 
+    @_method
     def lidar(self, sensor: str = "lidar") -> NDArray[np.void]:
         """Return the lidar points.
 

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from edgefirst_ros.dataset.names import Key
+from edgefirst_ros.dataset.names import Key, instances_of
 from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import dataset_places
 from edgefirst_ros.dataset.query import Samples, check_known, names_of
@@ -180,12 +180,15 @@ class Datasets(Dataset):
         ]
         for name, values in asked.items():
             check_known(name, values or (), {one for part in there for one in part.get(name, ())})
+        instances = instances_of([*names_of(inputs), *more])
+        sensors = [part._sensors_there() if instances else set[str]() for part in self.parts]
+        check_known("sensor", instances, set[str]().union(*sensors))
         found: list[PartKey] = []
         for number, (part, known_here) in enumerate(zip(self.parts, there, strict=True)):
             own: dict[str, Any] = {
                 name: [one for one in asked[name] or () if one in known] for name, known in known_here.items()
             }
-            if all(own.values()):
+            if all(own.values()) and instances <= sensors[number]:
                 found += [(number, key) for key in part.samples(inputs, *more, **own, **further)._keys]
         return Samples(self, found)
 

@@ -20,7 +20,15 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_folder, check_name, safe_name, with_camera
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
-from edgefirst_ros.errors import RecordingError, StorageError, Text, UsageError, counted, show_path
+from edgefirst_ros.errors import (
+    RecordingError,
+    StorageError,
+    Text,
+    UsageError,
+    counted,
+    show_path,
+    without_attribute,
+)
 from edgefirst_ros.pipeline.facts import DatasetFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
@@ -86,6 +94,16 @@ def _plan(inputs: Sequence[RecordingInput], references: Sequence[str | None]) ->
     return plan
 
 
+INSTEAD = {
+    **dict.fromkeys(("path", "out", "output", "dataset", "zip", "container"), "paths.container"),
+    **dict.fromkeys(("arrow", "annotations", "frames"), "paths, which has container, arrow and frames"),
+    **dict.fromkeys(("ok", "success", "returncode"), "exit_code, 0 if complete"),
+    **dict.fromkeys(("lost", "dropped"), "counts.lost"),
+    **dict.fromkeys(("warnings", "errors"), "notes"),
+}
+"""Attributes that users expect of an outcome, and what it has instead."""
+
+
 @dataclass(slots=True)
 class Outcome:
     """Outcome of a conversion."""
@@ -110,6 +128,9 @@ class Outcome:
     """Samples, sensors and labels of each group; None without groups."""
     refused: StorageError | None = None
     """Why the disk takes no more: the dataset is unfinished, and the same command continues it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise without_attribute(self, name, INSTEAD)
 
     @property
     def seconds(self) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
-from edgefirst_ros.errors import DatasetError, MessageError, text_of
+from edgefirst_ros.errors import DatasetError, MessageError, text_of, without_attribute
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.png import GRAY, NONE, encode_png, read_png, unpack_gray
 
@@ -30,6 +30,15 @@ ORDER = (SEQUENCE, RANGE, RX, DOPPLER)
 """Layout codes of RadarCube in the order of the picture: rows are (sequence, range), columns (rx, doppler)."""
 AXES = ("sequence", "rx", "range", "doppler")
 """Axes of a cube for its readers. Source: EdgeFirst Dataset Format, "Radar Data Cube"."""
+INSTEAD = {
+    **dict.fromkeys(("magnitude", "amplitude", "power", "abs"), "abs(cube.complex())"),
+    **dict.fromkeys(("real", "imag", "ndim", "dtype", "T"), "complex(), an array of numpy"),
+    **dict.fromkeys(("data", "array", "numpy"), "complex(), or values as stored"),
+    **dict.fromkeys(("axes", "dims"), "shape: sequence, rx, range, doppler"),
+    "range_resolution": "metres_per_range_bin",
+    **dict.fromkeys(("doppler_resolution", "speed_resolution"), "speed_per_doppler_bin"),
+}
+"""Attributes that users expect of a cube, and what it has instead."""
 MAX_VALUES = 1 << 26
 """Pictures of more values are not read as a cube (the largest of the device has 819,200)."""
 BLOCK = 1 << 16
@@ -57,6 +66,9 @@ class Cube:
     scales: tuple[float, ...]
     is_complex: bool
     timestamp: int | None
+
+    def __getattr__(self, name: str) -> Any:
+        raise without_attribute(self, name, INSTEAD)
 
     def __repr__(self) -> str:
         sizes = " x ".join(map(str, self.shape))

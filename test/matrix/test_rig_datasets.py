@@ -221,6 +221,11 @@ def test_datasets_added_up_have_all_of_it(rigged, recording, tmp_path):
     assert both.calibration("drive").camera_infos.keys() == {"camera.left"}
     assert both.sample("drive", 3).image("camera.left").shape == (64, 128, 3)
     assert both.frames["camera_left_timestamp"].count() == both.frames["pose_position"].count() == 30
+    for one in (both, Dataset(rigged.paths.container)):
+        for absent in ("camera.right", "camera-right.jpeg", "radar.cube.rear"):
+            with pytest.raises(UsageError, match=r"unknown sensor '[a-z.]+'; known: .*camera\.left") as caught:
+                one.samples(["lidar.points", absent])
+            assert all(sensor in str(caught.value) for sensor in SENSORS)
     table = both.to_polars()
     assert table.filter(pl.col("pose_position").is_not_null())["lidar_points_rear_skew"].null_count() == 0
 

@@ -405,6 +405,18 @@ REFUSED = {
         ("s.image(0)", "s.lidar(0)", "s.radar(0)", "s.decode(0)", "s.read(0)", "s.member(0)", "s[0]", "s.project(0)"),
         "0 is not a sensor of a sample; known: ",
     ),
+    "s.lidar.x": "lidar is a method; use lidar().x",
+    "s.lidar['x']": "lidar is a method; use lidar()['x']",
+    "s.radar.size": "radar is a method; use radar().size",
+    "s.image.shape": "image is a method; use image().shape",
+    "s.image[0]": "image is a method; use image()[0]",
+    "s.cube.shape": "cube is a method; use cube().shape",
+    "s.cube().magnitude": "use abs(cube.complex())",
+    "s.cube().nothing": "'Cube' object has no attribute 'nothing'",
+    "outcome.path": "use paths.container",
+    "outcome.nothing": "'Outcome' object has no attribute 'nothing'",
+    "d.samples('camera.right')": "unknown sensor 'camera.right'; known: camera, ",
+    "(d + e).samples('camera', 'camera.right')": "unknown sensor 'camera.right'; known: camera, ",
     "edgefirst_ros.load(path)": "use edgefirst_ros.Dataset(path)",
     "edgefirst_ros.info(path)": "use the command edgefirst-ros info",
     "edgefirst_ros.__getattr__('fleet')": "use the command edgefirst-ros fleet",
@@ -419,8 +431,9 @@ REFUSED = {
 }
 
 
-def test_what_users_guess_does_what_they_mean(parts):
+def test_what_users_guess_does_what_they_mean(parts, folder, tmp_path):
     d, e = parts
+    outcome = edgefirst_ros.convert(folder / "monday.mcap", tmp_path, rate=1)
     path, other = d.paths.container, e.paths.container
     frames, rows = pl.read_ipc(d.paths.frames), pl.read_ipc(d.paths.arrow)
     labelled = rows.with_columns(rows["label"].cast(str)).drop_nulls("label")
