@@ -24,6 +24,7 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.output import LossReport
+from edgefirst_ros.sensors.calibration import frame_of
 from edgefirst_ros.sensors.transforms import (
     BASE,
     Floats,
@@ -35,7 +36,7 @@ from edgefirst_ros.sensors.transforms import (
     rotation,
     world_to_ecef,
 )
-from edgefirst_ros.streams import CAMERA, of_columns
+from edgefirst_ros.streams import CAMERA, keys_named, of_columns
 
 WAYS = (
     "convert the recording again with a topic of poses (pose_topic: /odom), two frames of /tf (in a rig pose: {tf: "
@@ -236,13 +237,16 @@ class Drive:
                 f"{self.dataset.paths.frames}: the static_transforms in its metadata cannot be read: {error!r}"
             ) from error
 
+    def find_frame(self, sensor: str) -> str:
+        """Return the frame of a sensor by any of its names, such as a kind. Raises DatasetError if it is unknown."""
+        keys, named = keys_named(sensor), self.calibration.sensor_frames
+        if keys[0].partition(".")[0] == CAMERA.key:
+            return str(self.info_of(keys[0])["frame_id"])
+        return next((named[key] for key in keys if key in named), frame_of(keys[0], named))
+
     def place(self, sensor: str) -> Floats:
-        """Return (4, 4) sensor to rig of `camera`, `radar`, `lidar` or an instance. Raises DatasetError if unknown."""
-        kind, _, key = sensor.partition(".")
-        instance = key.rpartition(".")[2]
-        named = {of: frame for of, frame in self.calibration.sensor_frames.items() if of.partition(".")[0] == kind}
-        own = [frame for of, frame in named.items() if (of.split(".")[2:] or [""]) == [instance]]
-        frame = self.info_of(sensor)["frame_id"] if kind == "camera" else next(iter(own), kind)
+        """Return (4, 4) sensor to rig of a sensor by any of its names. Raises DatasetError if it is unknown."""
+        frame = self.find_frame(sensor)
         if frame in self.statics:
             return self.statics[frame]
         if frame in {entry["child"] for entry in self.calibration.static_transforms}:

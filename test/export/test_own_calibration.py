@@ -7,6 +7,7 @@ one conversion, one by one and merged, or are given groups afterwards.
 
 import json
 import struct
+from dataclasses import replace
 
 import handmade_dataset as made
 import numpy as np
@@ -21,7 +22,9 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.regroup import split
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export import export
+from edgefirst_ros.export import export, restore
+from edgefirst_ros.export.drive import drives as drives_of
+from edgefirst_ros.export.ncore.library import components
 
 DRIVE = {"seconds": 1.0, "fps": 10.0, "codec": "jpeg", "lidar_points": 20, "position": (45.5, -73.6, 30.0)}
 DRIVE["topics"] = frozenset({"camera", "camera/info", "lidar/points", "gps", "imu", "tf_static"})
@@ -144,6 +147,53 @@ def test_ncore_wants_a_calibration_of_every_drive(gathered, tmp_path):
     with pytest.raises(DatasetError, match="no camera_info of 'bare_"):
         export(Dataset(gathered), "ncore", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+HIGH = 2.25
+"""m above the road where the frame of the cubes is; the points of the radar are in one 0.6 m above it."""
+
+
+def own_cubes(recording, folder):
+    """A drive whose radar has a frame of its own for its cubes."""
+    topics = {"camera", "camera/info", "gps", "imu", "tf_static", "radar/cube", "radar/targets"}
+    path = recording(**{**DRIVE, "topics": topics, "cube_shape": (1, 16, 2, 16)})
+    found = []
+    for schema, channel, message in messages(path):
+        cubes = replace(message, data=message.data.replace(b"\6\0\0\0radar\0", b"\6\0\0\0cubes\0"))
+        if channel.topic == "/tf_static" and cubes.data != message.data:
+            at = len(message.data) - 40
+            high = replace(cubes, data=cubes.data[:at] + struct.pack("<d", HIGH) + cubes.data[at + 8 :])
+            found += [(schema, channel, message), (schema, channel, high)]
+        else:
+            found.append((schema, channel, cubes if channel.topic == "/radar/cube" else message))
+    return convert(write(folder / path.name, found), folder / "in").paths.container
+
+
+def test_cubes_in_a_frame_of_their_own_are_exported_with_its_place(recording, tmp_path):
+    path = own_cubes(recording, tmp_path)
+    export(path, "roverd", tmp_path / "roverd")
+    places = {
+        file.parent.name: json.loads(file.read_text())["sensor_to_parent"][2][3]
+        for file in (tmp_path / "roverd").glob("*/radar*/extrinsics.json")
+    }
+    assert places == {"radar_cube": HIGH, "radar_points": pytest.approx(0.6)}
+    v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+    export(path, "ncore", tmp_path / "ncore")
+    (summary,) = (tmp_path / "ncore").glob("*/*.json")
+    reader = v4.SequenceComponentGroupsReader([summary])
+    loader = v4.SequenceLoaderV4(reader)
+    start = np.array([loader.sequence_timestamp_interval_us.start])
+    ((name, _),) = reader.open_component_readers(components()[1]).items()
+    assert loader.pose_graph.evaluate_poses(name, "rig", start)[0][2, 3] == HIGH
+    (points,) = loader.radar_ids
+    assert loader.pose_graph.evaluate_poses(points, "rig", start)[0][2, 3] == pytest.approx(0.6)
+    restore(tmp_path / "ncore", "ncore", tmp_path / "back")
+    (back,) = (tmp_path / "back").glob("*.zip")
+    (again,) = drives_of(Dataset(back))
+    assert again.place("radar.cube")[2, 3] == HIGH
+    assert again.place("radar.targets")[2, 3] == pytest.approx(0.6)
+    sample = again.samples[5]
+    assert (sample.cube().raw() == Dataset(path).sample(sample.name, sample.frame).cube().raw()).all()
 
 
 @pytest.mark.parametrize("system", ["coco", "yolo"])

@@ -28,6 +28,8 @@ from edgefirst_ros.export.output import LossReport
 WITHOUT_TORCH = "and its library without torch: pip install --no-deps 'nvidia-ncore==19.8.*'"
 """Torch takes 5 GB, and only `ncore.sensors` needs it."""
 CUBE = "ai.edgefirst.radar_cube"
+OWN_CUBE = ".cube"
+"""End of the name of the cubes of a radar whose points are in another frame: `radar.cube` of `radar`."""
 VERSION = "v1"
 RIG, WORLD, EARTH = "rig", "world", "world_global"
 """Frames: the vehicle, ENU at its first place, the earth (ECEF)."""

@@ -32,6 +32,7 @@ from edgefirst_ros.export.importing import (
 from edgefirst_ros.export.ncore.components import RADAR_NAMES, camera_info, cloud
 from edgefirst_ros.export.ncore.library import (
     EARTH,
+    OWN_CUBE,
     RIG,
     WORLD,
     components,
@@ -42,11 +43,11 @@ from edgefirst_ros.export.ncore.library import (
 )
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import Budget, Limits
-from edgefirst_ros.sensors.calibration import judge
+from edgefirst_ros.sensors.calibration import frame_of, judge
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import BASE, geodetic, move_boxes, pose, quaternion, rotation, world_to_ecef
-from edgefirst_ros.streams import of_key, of_kind
+from edgefirst_ros.streams import of_kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -150,16 +151,19 @@ class _Import:
         self._sensor = loader.get_camera_sensor(camera)
         self._frames: dict[str, str] = {}
         """Frame of each companion in the dataset, by its name."""
+        self._own_frames: dict[str, str] = {}
+        """{kind of cubes: their frame, where it is not that of the points of their radar}."""
         self._stamps: NDArray[np.int64] = self._sensor.frames_timestamps_us[:, 1].astype(np.int64)
         self.companions = list(self._find_companions(reader))
 
     def _find_companions(self, reader: Any) -> Iterator[SensorEntries]:
         loader, cubes = self._loader, reader.open_component_readers(components()[1])
+        of_cubes = {name.removesuffix(OWN_CUBE): name for name in cubes}
         for first, ids, get in (
             ("lidar", loader.lidar_ids, loader.get_lidar_sensor),
             ("radar", loader.radar_ids, loader.get_radar_sensor),
         ):
-            named = name_kinds(f"{first}.pcd", dict.fromkeys((*ids, *(cubes if first == "radar" else ()))), first)
+            named = name_kinds(f"{first}.pcd", dict.fromkeys((*ids, *(of_cubes if first == "radar" else ()))), first)
             for name, kind in named.items():
                 self._frames[name] = kind.partition(".")[0]
                 if name in ids and len(stamps := (sensor := get(name)).frames_timestamps_us[:, 1].astype(np.int64)):
@@ -167,10 +171,12 @@ class _Import:
                     yield SensorEntries(
                         name, kind, stamps * 1000, lru_cache(1)(make), partial(_exact_of, sensor, stamps)
                     )
-                if first == "radar" and name in cubes:
-                    stamps = cubes[name].timestamps_us.astype(np.int64)
-                    png = lru_cache(1)(partial(self._cube, cubes[name], f"cubes of {name}", stamps))
-                    own = kind.replace(".pcd", ".png")
+                if first == "radar" and name in of_cubes:
+                    found, own = cubes[of_cubes[name]], kind.replace(".pcd", ".png")
+                    stamps = found.timestamps_us.astype(np.int64)
+                    png = lru_cache(1)(partial(self._cube, found, f"cubes of {name}", stamps))
+                    if of_cubes[name] != name:
+                        self._frames[of_cubes[name]] = self._own_frames[own] = f"{own.partition('.')[0]}{OWN_CUBE}"
                     yield SensorEntries(f"cubes of {name}", own, stamps * 1000, png, partial(_stamp_in, png))
 
     def write(self, out: Path, budget: Budget, progress: Progress) -> None:
@@ -254,7 +260,8 @@ class _Import:
 
     def _metadata(self, written: int) -> dict[str, Any]:
         transforms = []
-        of = {of_kind(companion.kind).key: companion.kind.partition(".")[0] for companion in self.companions}
+        stems = {companion.kind: companion.kind.partition(".")[0] for companion in self.companions}
+        of = {of_kind(kind).key: frame for kind, frame in {**stems, **self._own_frames}.items()}
         there = {name: frame for name, frame in self._frames.items() if frame in of.values()}
         for sensor, child in {self._camera: self._camera, **there}.items():
             pose = self._pose(sensor, RIG, self._stamps[:1])
@@ -277,7 +284,7 @@ class _Import:
             "sources": list(range(len(files))),
             "camera_info": info,
             "static_transforms": transforms,
-            "sensor_frames": {key: frame for key, frame in of.items() if of_key(key).instance is not None},
+            "sensor_frames": {key: frame for key, frame in of.items() if frame != frame_of(key, {})},
             "calibration": judge(info, transforms, of.values()),
             "topics": {"reference": self._camera},
             "counts": make_counts(self._camera, len(self._stamps), written, "neither JPEG nor PNG, or broken"),

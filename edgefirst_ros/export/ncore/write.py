@@ -36,7 +36,7 @@ from edgefirst_ros.export.ncore.components import (
     plain,
     rays,
 )
-from edgefirst_ros.export.ncore.library import CUBE, EARTH, RIG, WORLD, components, library
+from edgefirst_ros.export.ncore.library import CUBE, EARTH, OWN_CUBE, RIG, WORLD, components, library
 from edgefirst_ros.export.output import LossReport, ahead
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.jpeg import check_jpeg
@@ -411,20 +411,17 @@ class _Sequence:
             }
         )
 
-    def _place(self, kind: str) -> None:
-        sensor, known = sensor_of(kind), streams.of_kind(kind)
-        place = self._drive.place(sensor if known.instance is None else known.key)
-        check_rigid(f"{sensor} to {RIG}", place)
-        self._poses.store_static_pose(sensor, RIG, place)
-
     def _sensor(self, kind: str) -> Any:
         """Return the writer of a kind of member, begun with its first frame."""
         form, sensor = streams.of_kind(kind).form, sensor_of(kind)
         key = sensor if form == "camera" else kind
         if key not in self._sensors:
             lib = library()
-            if not any(sensor_of(other) == sensor for other in self._sensors):
-                self._place(kind)
+            if form == "cube" and self._drive.find_frame(kind) != self._drive.find_frame(f"{sensor}.pcd"):
+                sensor += OWN_CUBE
+            place = self._drive.place(kind)
+            check_rigid(f"{sensor} to {RIG}", place)
+            self._poses.store_static_pose(sensor, RIG, place)  # the points and cubes of one radar have one place
             if form == "cube":
                 self._sensors[key] = self._register(components()[0], sensor, "radar_cube")
             else:

@@ -399,8 +399,7 @@ def write_places(drive: Drive, trace: Path, folders: Mapping[str, str]) -> None:
             with suppress(DatasetError):
                 write_json(folder / "intrinsics.json", drive.info_of(sensor.key))
         with suppress(DatasetError):
-            place = drive.place(sensor.key if sensor.instance is not None else kind.partition(".")[0])
-            write_json(folder / EXTRINSICS, {"parent": BASE, "sensor_to_parent": place.tolist()})
+            write_json(folder / EXTRINSICS, {"parent": BASE, "sensor_to_parent": drive.place(kind).tolist()})
 
 
 # ---- losses --------------------------------------------------------------------------------------
