@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -71,19 +70,12 @@ class CaptureNode(LifecycleNode):
         settings, live = self._read()
         transport = RosTransport(self, live.depth, read_overrides(live.qos_profile_overrides_path))
         kept = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self.events = {
-            topic: self.create_publisher(String, f"~/{topic}", kept) for topic in ("finished", "messages_lost")
-        }
+        self.events = {name: self.create_publisher(String, f"~/{name}", kept) for name in ("finished", "messages_lost")}
         simulated = self.get_parameter("use_sim_time").value
+        clock = (lambda: self.get_clock().now().nanoseconds / SECOND) if simulated else None
+        name, namespace, log = self.get_fully_qualified_name(), self.get_namespace(), NodeLog(self.get_logger())
         self.service = Service(
-            transport,
-            settings,
-            live,
-            self.get_fully_qualified_name(),
-            NodeLog(self.get_logger()),
-            namespace=self.get_namespace(),
-            clock=(lambda: self.get_clock().now().nanoseconds / SECOND) if simulated else None,
-            publish=self._publish,
+            transport, settings, live, name, log, namespace=namespace, clock=clock, publish=self._publish
         )
         self._configured = False
         self._has_namesake = False
@@ -209,15 +201,14 @@ def main(arguments: Sequence[str]) -> int:
     0: complete; 1: without a usable dataset; 3: finished with loss. Raises UsageError for wrong parameters.
     """
     keep_buffers()
-    ended = threading.Event()
-    catch_signals(lambda _: ended.set())
+    caught = catch_signals()
     with running_node(arguments, CaptureNode) as node:
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         if node.service.session.live.autostart:
             node.come_up()
         try:
-            while not (ended.is_set() or node.finalized):
+            while not (caught or node.finalized):
                 executor.spin_once(timeout_sec=0.2)
         finally:  # also where a callback fails
             if not node.finalized:
@@ -229,7 +220,7 @@ def main(arguments: Sequence[str]) -> int:
         for publisher in node.events.values():
             publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
         executor.shutdown()
-        return node.service.exit_code
+        return node.service.session.exit_code
 
 
 @contextlib.contextmanager

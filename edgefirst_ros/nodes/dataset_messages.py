@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
@@ -43,11 +42,9 @@ UNKNOWN = [-1.0] + [0.0] * 8
 """Covariance of a quantity that the sensor does not measure: its first value is -1 (sensor_msgs)."""
 TYPES = {"camera": COMPRESSED_IMAGE, "cube": CUBE, "cloud": CLOUD}
 """Form of a sensor's members -> type of their messages."""
-OTHERS = {"/gps": FIX, "/imu": IMU, "/pose": POSE_STAMPED, "/model/boxes2d": DETECT}
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
+class _Planned(NamedTuple):
     """A message that is encoded when it is due."""
 
     log_time: int
@@ -107,20 +104,21 @@ class DatasetRecording:
             if sensor.form in TYPES and sensor.key not in sample.repeats:
                 at = stamp if own is None else int(own)
                 yield _Planned(at, topic_of(sensor), TYPES[sensor.form], partial(self._member, sample, sensor, at))
-        for topic, make in (
-            ("/gps", partial(_fix, sample, stamp) if sample.position is not None else None),
-            ("/imu", partial(_imu, row["orientation"], stamp) if row.get("orientation") is not None else None),
-            ("/pose", partial(_pose, sample, stamp) if row.get("pose_position") is not None else None),
-            ("/model/boxes2d", partial(_boxes, sample, stamp) if has_boxes else None),
+        for topic, schema, make, there in (
+            ("/gps", FIX, _fix, sample.position is not None),
+            ("/imu", IMU, _imu, row.get("orientation") is not None),
+            ("/pose", POSE_STAMPED, _pose, row.get("pose_position") is not None),
+            ("/model/boxes2d", DETECT, _boxes, has_boxes),
         ):
-            if make is not None:
-                yield _Planned(stamp, topic, OTHERS[topic], make)
+            if there:
+                yield _Planned(stamp, topic, schema, partial(make, sample, stamp))
 
     def _member(self, sample: Sample, sensor: Sensor, stamp: int) -> Any:
         calibration = sample.calibration
         if sensor.form == "camera":
             frame = (calibration.info_of(sensor.key) or {}).get("frame_id") or "camera_optical"
-            return _picture(sample, sensor.key, stamp, frame)
+            form = sample.member(sensor.key).rpartition(".")[2]
+            return sensor_msgs.CompressedImage(_header(stamp, frame), form, sample.read(sensor.key))
         frame = frame_of(sensor.key, calibration.sensor_frames)
         if sensor.form == "cube":
             return _cube(sample.decode(sensor.key), stamp, frame)
@@ -151,11 +149,6 @@ def _header(stamp: int, frame_id: str) -> Any:
     return std_msgs.Header(builtin_interfaces.Time(*divmod(stamp, SECOND)), frame_id)
 
 
-def _picture(sample: Sample, camera: str, stamp: int, frame: str) -> Any:
-    form = sample.member(camera).rpartition(".")[2]
-    return sensor_msgs.CompressedImage(_header(stamp, frame), form, sample.read(camera))
-
-
 def _fix(sample: Sample, stamp: int) -> Any:
     position = sample.position or (0.0, 0.0, None)
     altitude = float("nan") if position[2] is None else position[2]
@@ -163,9 +156,8 @@ def _fix(sample: Sample, stamp: int) -> Any:
     return sensor_msgs.NavSatFix(_header(stamp, "gps"), status, position[0], position[1], altitude, [0.0] * 9, 0)
 
 
-def _imu(orientation: Sequence[float], stamp: int) -> Any:
-    still = geometry_msgs.Vector3(0.0, 0.0, 0.0)
-    attitude = geometry_msgs.Quaternion(*orientation)
+def _imu(sample: Sample, stamp: int) -> Any:
+    still, attitude = geometry_msgs.Vector3(0.0, 0.0, 0.0), geometry_msgs.Quaternion(*sample.row["orientation"])
     return sensor_msgs.Imu(_header(stamp, "imu"), attitude, [0.0] * 9, still, UNKNOWN, still, UNKNOWN)
 
 

@@ -37,6 +37,11 @@ EXTRA = {"string": " (in quotes)", "array": '; none: [""]'}
 """Notation of some JSON schema types in ROS parameters."""
 FEW = 12
 """Parameters that a message lists; of more a page has the list, which lacks those of the player."""
+RANGES: Mapping[type, Any] = {
+    int: ("integer_range", IntegerRange, (1 << 63) - 1),
+    float: ("floating_point_range", FloatingPointRange, sys.float_info.max),
+}
+"""Type of a parameter -> field of its descriptor, class of the range there, largest value."""
 ROS_OWN = "qos_overrides."
 """Prefix of parameters that nodes declare for the QoS of their publishers and subscriptions."""
 
@@ -49,22 +54,17 @@ def _expected(field: SettingField) -> str:
 
 
 def _descriptor(field: SettingField) -> ParameterDescriptor:
-    low, high = field.schema.get("minimum", field.schema.get("exclusiveMinimum")), field.schema.get("maximum")
     described = ParameterDescriptor(description=field.schema["description"], additional_constraints=_expected(field))
     if len(field.path) > 1:
         described.description = f"{field.path[-2]}: {described.description}"
+    low, high = field.schema.get("minimum", field.schema.get("exclusiveMinimum")), field.schema.get("maximum")
     if field.unset not in (None, ""):
         low = field.unset if low is None else min(low, field.unset)
-    if low is None and high is None:
-        return described
-    if field.type is int:
-        most = (1 << 63) - 1
-        ends = {"from_value": -most if low is None else int(low), "to_value": most if high is None else int(high)}
-        described.integer_range = [IntegerRange(**ends)]
-    elif field.type is float:
-        largest = sys.float_info.max
-        limits = {"from_value": -largest if low is None else low, "to_value": largest if high is None else high}
-        described.floating_point_range = [FloatingPointRange(**{k: float(v) for k, v in limits.items()})]
+    if field.type in RANGES and (low, high) != (None, None):
+        attribute, kind, most = RANGES[field.type]
+        ends = -most if low is None else low, most if high is None else high
+        made = kind(from_value=field.type(ends[0]), to_value=field.type(ends[1]))  # type: ignore[call-arg]
+        setattr(described, attribute, [made])
     return described
 
 
@@ -185,14 +185,12 @@ def convert_numbers(node: Node, models: Sequence[type[BaseModel]]) -> None:
 
     ROS 2 Humble has no callback for this; there 2.0 is needed.
     """
-    fields = setting_fields(*models)
+    floats = {name for name, field in setting_fields(*models).items() if field.type is float}
 
     def convert(parameters: list[Parameter[Any]]) -> list[Parameter[Any]]:
         return [
-            Parameter(one.name, value=float(one.value))
-            if one.name in fields and fields[one.name].type is float and type(one.value) is int
-            else one
-            for one in parameters
+            Parameter(p.name, value=float(p.value)) if type(p.value) is int and p.name in floats else p
+            for p in parameters
         ]
 
     if hasattr(node, "add_pre_set_parameters_callback"):

@@ -175,11 +175,10 @@ class Player:
     Raises UsageError for wrong settings, RecordingError without messages to play.
     """
 
-    def __init__(self, settings: PlayerSettings, stopped: Callable[[], str]) -> None:
-        """`stopped`: returns the name of the signal that came, else an empty text."""
+    def __init__(self, settings: PlayerSettings) -> None:
         if settings.recording is None:
             raise UsageError("recording is not set: edgefirst-ros play REC.mcap, or -p recording:=REC.mcap")
-        self.settings, self._stopped = settings, stopped
+        self.settings = settings
         self.recording = open_playable(Path(settings.recording))
         self.doing = "reading the recording"
         self.position = 0
@@ -195,22 +194,22 @@ class Player:
         self._first = 0
         self._next_report = 0
 
-    def play(self, bus: PlayBus) -> None:
-        """Play until the recording ends, or a signal came; with `loop` again and again."""
-        self._bus = bus
+    def play(self, bus: PlayBus, signals: Sequence[str]) -> None:
+        """Play until the recording ends, or one of `signals` came; with `loop` again and again."""
+        self._bus, self._signals = bus, signals
         self._read_through()
         self._wait_for_subscribers()
         began = time.monotonic()
         self.doing = "playing"
-        while not self._stopped():
+        while not self._signals:
             before = self.published
             self._play_once()
-            if self.published == before and not self._stopped():
+            if self.published == before and not self._signals:
                 raise RecordingError(f"{self.recording.path}: the chosen part has no message")
             self.passes += 1
             if not self.settings.loop:
                 break
-        self.doing = f"stopped by {self._stopped()}" if self._stopped() else "played to the end"
+        self.doing = f"stopped by {self._signals[0]}" if self._signals else "played to the end"
         number = f"{counted(self.published, 'message')} of {counted(len(self._topics), 'topic')}"
         took = f"{time.monotonic() - began:.1f} s"
         self._bus.output.info(f"{self.doing}: {number} in {took}; {self.lateness.describe()}")
@@ -225,7 +224,7 @@ class Player:
                 timeline = RunningTime(self._first)
             self.length = timeline.advance(at)
             self._report()
-            if self._stopped():
+            if self._signals:
                 return
         for damage in recording.damage:
             output.warning(printable(f"{recording.path}: damage at byte {damage.offset}: {damage.what}"))
@@ -248,12 +247,12 @@ class Player:
     def _wait_for_subscribers(self) -> None:
         """Wait until enough topics have subscribers and no more appear, or until the timeout."""
         wanted = min(self.settings.wait_for_subscribers, len(self._topics))
-        if not wanted or self._stopped():
+        if not wanted or self._signals:
             return
         self.doing = "waiting for subscribers"
         until, since = time.monotonic_ns() + self.settings.wait_timeout * SECOND, time.monotonic_ns()
         found = self._subscribed()
-        while (now := time.monotonic_ns()) < until and not self._stopped():
+        while (now := time.monotonic_ns()) < until and not self._signals:
             before, found = found, self._subscribed()
             if found != before:
                 since = now
@@ -261,7 +260,7 @@ class Player:
                 break
             self._report()
             time.sleep(LOOK_EVERY)
-        if len(found) < wanted and not self._stopped():
+        if len(found) < wanted and not self._signals:
             self._bus.output.warning(f"{len(found)} of {wanted} topics have a subscriber; playing anyway")
 
     @property
@@ -275,7 +274,7 @@ class Player:
         begin, duration = nanoseconds(self.settings.start), self.settings.duration
         end = FAR if duration is None else begin + nanoseconds(duration)
         timeline, pace = RunningTime(self._first), None
-        for message in ahead(self.recording.iter_messages(self._topics), self._stopped):
+        for message in ahead(self.recording.iter_messages(self._topics), lambda: self._signals):
             elapsed = timeline.advance(message.log_time)
             if elapsed < begin:
                 self._meanwhile(timeline.newest, elapsed)
@@ -284,14 +283,14 @@ class Player:
                 return
             pace = pace or Pace(self.settings.rate, begin)
             due = pace.due(elapsed)
-            while not self._stopped():
+            while not self._signals:
                 now = time.monotonic_ns()
                 shown = min(elapsed, pace.elapsed(now))
                 again = self._meanwhile(timeline.newest - elapsed + shown, shown)
                 if now >= due:
                     break
                 time.sleep(min((min(due, again) - now) / SECOND, NAP) if again > now else 0)
-            if self._stopped():
+            if self._signals:
                 return
             self.lateness.note(time.monotonic_ns() - due)
             outlet = self._outlets.get((message.topic, message.schema))

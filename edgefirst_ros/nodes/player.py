@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -48,8 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises UsageError for wrong parameters, RecordingError without messages to play.
     """
-    caught: list[str] = []
-    catch_signals(lambda number: caught.append(signal.Signals(number).name))
+    caught = catch_signals()
     with running_node(arguments, partial(rclpy.create_node, "player")) as node:
         executor = SingleThreadedExecutor()
         executor.add_node(node)
@@ -60,8 +58,8 @@ def main(arguments: Sequence[str]) -> int:
             node.add_on_set_parameters_callback(partial(check, node, models=(PlayerSettings,), running=False))
             settings = read(node, PlayerSettings)
             bus = Outlets(node, clock=settings.clock)
-            player = Player(settings, lambda: caught[0] if caught else "")
-            player.play(bus)
+            player = Player(settings)
+            player.play(bus, caught)
             bus.report(player)
             until = time.monotonic() + LAST_WAIT
             while not caught and time.monotonic() < until and not bus.fetched(NAP):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,13 +106,12 @@ def main(arguments: Sequence[str]) -> int:
     0 complete, 3 finished with loss, 128 and the number of the signal when stopped: the files written so far then have
     names that end in .partial or .journal. Raises EdgeFirstError, of which `exit_code` is 1 or 2.
     """
-    caught: list[int] = []
-    catch_signals(caught.append)
+    caught = catch_signals()
     with running_node(arguments, partial(rclpy.create_node, "replay")) as node:
         return _replay(node, caught)
 
 
-def _replay(node: Node, caught: list[int]) -> int:
+def _replay(node: Node, caught: list[str]) -> int:
     ignored = declare(node, *MODELS, ignored=LiveSettings)
     if ignored:
         node.get_logger().info(printable(f"only for a capture, ignored here: {', '.join(ignored)}"))
@@ -140,7 +140,7 @@ def _replay(node: Node, caught: list[int]) -> int:
         text = f"stopped; unfinished files in {own.out} have names ending in .partial or .journal"
         node.get_logger().warning(printable(text))
         report.last(HealthLevel.WARN, text, {"step": "stopped"})
-        return 128 + caught[0]
+        return 128 + signal.Signals[caught[0]]
     except EdgeFirstError as error:
         report.last(HealthLevel.ERROR, str(error), {"step": "failed"})
         raise

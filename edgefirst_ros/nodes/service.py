@@ -27,15 +27,21 @@ from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sources.live import Transport
 
 VERBS = ("start", "stop", "split", "pause", "resume", "status")
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NICE = 19
 """Niceness of the process that makes a report."""
 
 
-def catch_signals(end: Callable[[int], object]) -> None:
-    """Call `end` with the number of each signal that ends a service: SIGINT, SIGTERM and SIGHUP."""
-    for number in SIGNALS:
-        signal.signal(number, lambda number, frame: end(number))
+def catch_signals(end: Callable[[], object] = lambda: None) -> list[str]:
+    """Return a list that gets the name of each signal that ends a service: SIGINT, SIGTERM, SIGHUP; then call `end`."""
+    caught: list[str] = []
+
+    def catch(number: int, _: object) -> None:
+        caught.append(signal.Signals(number).name)
+        end()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, catch)
+    return caught
 
 
 class VerbLog:
@@ -57,18 +63,15 @@ class VerbLog:
 
     def info(self, text: str, /) -> None:
         """Log normal operation."""
-        self._say(text)
+        self._write(printable(f"edgefirst-ros {self._verb}: {text}"), "\n")
 
     def warning(self, text: str, /) -> None:
         """Log a note for the user."""
-        self._say(f"warning: {text}")
+        self.info(f"warning: {text}")
 
     def error(self, text: str, /) -> None:
         """Log what cannot be recorded."""
-        self._say(f"error: {text}")
-
-    def _say(self, text: str) -> None:
-        self._write(printable(f"edgefirst-ros {self._verb}: {text}"), "\n")
+        self.info(f"error: {text}")
 
     def _write(self, line: str, end: str) -> None:
         """Write over the status line, in one piece; the next line is written over one that ends in a return."""
@@ -89,29 +92,14 @@ class ServiceManager:
 
     def tell(self, *lines: str) -> None:
         """Send lines such as READY=1."""
-        if not self._address:
-            return
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-            channel.sendto("\n".join(lines).encode(), self._address)
+        if self._address:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+                channel.sendto("\n".join(lines).encode(), self._address)
 
     def alive(self) -> None:
         """Send WATCHDOG=1, if the watchdog is enabled."""
         if self._watched:
             self.tell("WATCHDOG=1")
-
-
-def _make_report(path: str, warn: Callable[[str], object]) -> None:
-    """Make the report of a dataset in a process of its own, and log why it fails."""
-    command = [sys.executable, "-m", "edgefirst_ros", "report", path, "--overwrite"]
-    try:
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as making:
-            os.setpriority(os.PRIO_PROCESS, making.pid, NICE)
-            told = making.communicate()[1].decode(errors="replace").strip()
-    except OSError as error:
-        warn(f"{path}: no report: {error}")
-        return
-    if making.returncode:
-        warn(f"{path}: no report: {told or making.returncode}")
 
 
 def check_capture(settings: Settings, live: LiveSettings) -> None:
@@ -172,11 +160,6 @@ class Service:
         self._published, self._told = 0, "{}"
         self._lost: dict[str, dict[str, int]] = {}
         self._manager = ServiceManager()
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the process: 0 complete, 1 without a usable dataset, 3 finished with loss."""
-        return self.session.exit_code
 
     def look(self) -> None:
         """Look for topics and samples that came."""
@@ -255,7 +238,17 @@ class Service:
             self._publish("messages_lost", told)
 
     def _report(self, dataset: str) -> None:
-        _make_report(dataset, self._log.warning)
+        """Make the report of a dataset in a process of its own, and log why it fails."""
+        command = [sys.executable, "-m", "edgefirst_ros", "report", dataset, "--overwrite"]
+        try:
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as making:
+                os.setpriority(os.PRIO_PROCESS, making.pid, NICE)
+                told = making.communicate()[1].decode(errors="replace").strip()
+            failed = making.returncode and (told or making.returncode)
+        except OSError as error:
+            failed = error
+        if failed:
+            self._log.warning(f"{dataset}: no report: {failed}")
         self.session.note_report(dataset)
 
 

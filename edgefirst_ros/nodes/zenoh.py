@@ -7,7 +7,6 @@ import contextlib
 import json
 import queue
 import re
-import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -87,20 +86,16 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
     check_capture(settings, live)
     inbox = queue.SimpleQueue[tuple[str, Any] | None]()
     with session(endpoint) as bus:
+
+        def publish(topic: str, text: str) -> None:
+            bus.put(own_key(namespace, topic), text, encoding=JSON)
+
+        transport, name = ZenohTransport(bus, settings, live, namespace), own_key(namespace, "")[:-1]
         log = VerbLog("capture")
-        transport = ZenohTransport(bus, settings, live, namespace)
-        service = Service(
-            transport,
-            settings,
-            live,
-            own_key(namespace, "")[:-1],
-            log,
-            namespace=namespace,
-            publish=lambda topic, text: bus.put(own_key(namespace, topic), text, encoding=JSON),
-        )
+        service = Service(transport, settings, live, name, log, namespace=namespace, publish=publish)
         orders = Orders(bus, namespace, inbox)
         diagnostics = bus.declare_publisher(own_key(namespace, "diagnostics"), encoding=JSON)
-        catch_signals(lambda _: inbox.put(None))
+        catch_signals(lambda: inbox.put(None))
         service.begin()
         looked = diagnosed = time.monotonic()
         while True:
@@ -121,7 +116,7 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
                 ]
                 diagnostics.put(json.dumps({"stamp": time.time_ns(), "status": statuses}))
         service.finish()
-    return service.exit_code
+    return service.session.exit_code
 
 
 # ---- control -----------------------------------------------------------------------------------
@@ -175,11 +170,9 @@ def play(settings: PlayerSettings, endpoint: str) -> int:
 
     Raises RecordingError without messages to play.
     """
-    caught: list[str] = []
-    player = Player(settings, lambda: caught[0] if caught else "")
+    player = Player(settings)
     with session(endpoint) as bus:
-        catch_signals(lambda number: caught.append(signal.Signals(number).name))
-        player.play(_Outlets(bus))
+        player.play(_Outlets(bus), catch_signals())
     return 0
 
 

@@ -139,7 +139,7 @@ def test_a_capture_that_saw_nothing_ends_with_1(tmp_path, autostart, code):
     service.look()
     assert service.order("status").result()["exit_code"] == (3 if autostart else 0)
     service.finish()
-    assert service.exit_code == code
+    assert service.session.exit_code == code
 
 
 def test_the_log_says_what_kind_of_line_it_is(capsys):
