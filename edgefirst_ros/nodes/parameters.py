@@ -63,7 +63,7 @@ def _descriptor(field: SettingField) -> ParameterDescriptor:
     if field.type in RANGES and (low, high) != (None, None):
         attribute, kind, most = RANGES[field.type]
         ends = -most if low is None else low, most if high is None else high
-        made = kind(from_value=field.type(ends[0]), to_value=field.type(ends[1]))  # type: ignore[call-arg]
+        made = kind(from_value=field.type(ends[0]), to_value=field.type(ends[1]))
         setattr(described, attribute, [made])
     return described
 

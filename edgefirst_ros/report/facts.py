@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -271,40 +271,28 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
         "lidar_clouds_looked_at": sum(number for _, number in ranges.values()),
     }
     found["bytes"] = sizes(subject)
-    found["notes"] = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.notes.items())]
+    found["notes"] = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.items())]
     tolerances = {name: one["tolerance_ms"] for name, one in found["skew"].items()}
     kinds = {kind: round(one["bytes"] / 1e6, 3) for kind, one in found["bytes"]["kinds"].items()}
+    bars_of = f"Bars of the annotations of {len(said['labels'])} labels"
+    by_sequence = {one.name: one.labels for one in subject.summary.sequences}
     drawn = {
-        "time": _some([figures.rates(subject), figures.intervals(subject), figures.delays(subject)]),
-        "skew": figures.skew_lines(subject, tolerances),
+        "time": [*figures.rates(subject), *figures.intervals(subject), *figures.delays(subject)],
+        "skew": [*figures.skew_lines(subject, tolerances)],
         "track": figures.tracks(ways),
         "pictures": [
-            *_some(
-                [
-                    figures.brightness(bright),
-                    figures.bars(
-                        "labels",
-                        "Annotations by label",
-                        f"Bars of the annotations of {len(said['labels'])} labels",
-                        {one.name: one.labels for one in subject.summary.sequences},
-                        "annotations",
-                    ),
-                ]
-            ),
+            *figures.brightness(bright),
+            *figures.bars("labels", "Annotations by label", bars_of, by_sequence, "annotations"),
             *figures.box_places(boxes_of(subject.dataset.annotations, metadata)),
         ],
-        "radar": [*figures.radar(seen), *_some([figures.lidar(ranges)])],
-        "bytes": _some(
-            [figures.bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", {"": kinds}, "MB")]
-        ),
+        "radar": [*figures.radar(seen), *figures.lidar(ranges)],
+        "bytes": [
+            *figures.bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", {"": kinds}, "MB")
+        ],
     }
     for one in (figure for several in drawn.values() for figure in several):
         figures.mark_sequences(one, subject.timeline)
     return Gathered(found, drawn, shown, figures.gap_rows(subject), ways)
-
-
-def _some(found: Iterable[Figure | None]) -> list[Figure]:
-    return [one for one in found if one is not None]
 
 
 STRETCH = 1.0

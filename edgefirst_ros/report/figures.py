@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,12 +96,11 @@ def axes(x: str, y: str, span: list[float] | None = None, **more: Any) -> dict[s
 def is_thinned(series: list[Floats]) -> list[str]:
     """Return a note for a line that is drawn by the least and largest values of bins."""
     long = max(map(len, series), default=0)
-    return (
-        [f"Thinned: of {long} values the least and the largest of each of {POINTS // 2} bins."] if long > POINTS else []
-    )
+    note = f"Thinned: of {long} values the least and the largest of each of {POINTS // 2} bins."
+    return [note] if long > POINTS else []
 
 
-def rates(subject: ReportSubject) -> Figure | None:
+def rates(subject: ReportSubject) -> Iterator[Figure]:
     """Messages over time by topic, in percent of the usual rate; empty where a sequence does not have the sensor."""
     timeline, rows = subject.timeline, dict[str, list[Floats]]()
     spans = {"": (-np.inf, np.inf)}
@@ -114,11 +113,12 @@ def rates(subject: ReportSubject) -> Figure | None:
         edges = [*timeline.starts.values(), np.inf]
         spans = dict(zip(timeline.starts, itertools.pairwise(edges), strict=True))
     known = [one for parts in rows.values() for one in parts if len(one) > 2]
-    if not known:
-        return None
-    start, end = min(float(one.min()) for one in known), max(float(one.max()) for one in known)
+    start, end = (
+        min((float(one.min()) for one in known), default=0),
+        max((float(one.max()) for one in known), default=0),
+    )
     if end <= start:
-        return None
+        return
     width = (end - start) / CELLS
     middles = np.asarray(start + (np.arange(CELLS) + 0.5) * width, float)
     cells, names = [], []
@@ -135,25 +135,14 @@ def rates(subject: ReportSubject) -> Figure | None:
             cells.append(rounded(row, 0))
             names.append(name)
     if not cells:
-        return None
-    return Figure(
+        return
+    ends = {"zmin": 0, "zmax": 200, "ygap": 3, "hoverongaps": False}
+    hover = "%{y}<br>%{x:.2f} s: %{z} %<extra></extra>"
+    yield Figure(
         "rates",
         "Messages over time" if subject.recorded is not None else "Messages that samples use, over time",
         f"Map of how many messages of {len(names)} topics came over {end - start:.1f} s; holes are gaps",
-        [
-            heatmap(
-                cells,
-                middles,
-                [text(name) for name in names],
-                RATE,
-                "% of usual",
-                zmin=0,
-                zmax=200,
-                ygap=3,
-                hoverongaps=False,
-                hovertemplate="%{y}<br>%{x:.2f} s: %{z} %<extra></extra>",
-            )
-        ],
+        [heatmap(cells, middles, [*map(text, names)], RATE, "% of usual", **ends, hovertemplate=hover)],
         axes(DRIVE, "", margin={"l": 10}),
         height=max(160, 90 + 26 * len(names)),
         notes=["A value covers at least three usual intervals of its topic; in less, one message looks like a gap."],
@@ -190,13 +179,13 @@ def cut(name: str) -> str:
     return name if len(name) <= 40 else f"{name[:40]}..."
 
 
-def intervals(subject: ReportSubject) -> Figure | None:
+def intervals(subject: ReportSubject) -> Iterator[Figure]:
     """Intervals between samples."""
     blocks = [one for one in subject.timeline.samples() if len(one) > 1]
     if not blocks:
-        return None
+        return
     x, y = with_breaks([one[1:] for one in blocks], [np.diff(one) * 1e3 for one in blocks])
-    return Figure(
+    yield Figure(
         "intervals",
         "Intervals between samples",
         f"Line of the intervals between samples, {np.nanmin(y):.1f} to {np.nanmax(y):.1f} ms",
@@ -207,21 +196,18 @@ def intervals(subject: ReportSubject) -> Figure | None:
     )
 
 
-def delays(subject: ReportSubject) -> Figure | None:
-    """Return the figure of delays from stamp to recorder, by topic."""
-    if subject.recorded is None:
-        return None
-    data: list[dict[str, Any]] = []
-    lengths = []
-    for topic, one in sorted(subject.recorded.items()):
+def delays(subject: ReportSubject) -> Iterator[Figure]:
+    """Delays from stamp to recorder, by topic."""
+    data, lengths = list[dict[str, Any]](), []
+    for topic, one in sorted((subject.recorded or {}).items()):
         known = np.isfinite(one.delays)
         if known.sum() > 2:
             data.append(line(one.times[known], one.delays[known] * 1e3, topic, len(data)))
             lengths.append(one.times[known])
     if not data:
-        return None
+        return
     every = np.array([value for one in data for value in one["y"] if value is not None])
-    return Figure(
+    yield Figure(
         "delays",
         "From the stamp to the recorder",
         f"Lines of the delay of {len(data)} topics over the drive",
@@ -232,12 +218,12 @@ def delays(subject: ReportSubject) -> Figure | None:
     )
 
 
-def skew_lines(subject: ReportSubject, tolerances: dict[str, float]) -> list[Figure]:
+def skew_lines(subject: ReportSubject, tolerances: dict[str, float]) -> Iterator[Figure]:
     """Skew by sensor over time, and as histogram; `tolerances` in ms."""
     timeline = subject.timeline
     sensors = [name for name in timeline.companions if name != MODEL]
     if not sensors:
-        return []
+        return
     lines, bars, lengths, worst = [], [], [], 0.0
     for number, name in enumerate(sensors):
         one, xs, ys = timeline.companions[name], [], []
@@ -258,19 +244,11 @@ def skew_lines(subject: ReportSubject, tolerances: dict[str, float]) -> list[Fig
     edge = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
     shapes = [{**edge, "y0": side * allowed, "y1": side * allowed} for side in (-1, 1)]
     over = axes(DRIVE, "skew, ms", [-1.15 * max(allowed, worst), 1.15 * max(allowed, worst)], shapes=shapes)
-    said = (
-        f"Skew of {', '.join(sensors)} against samples; the largest is {worst:.1f} ms, {allowed:.0f} ms are tolerated"
-    )
-    return [
-        Figure("skew-time", "Skew over time", said, lines, over, notes=is_thinned(lengths)),
-        Figure(
-            "skew-histogram",
-            "Skew as histogram",
-            f"Histogram of the skew of {', '.join(sensors)}",
-            bars,
-            axes("skew, ms", "% of samples", barmode="overlay", bargap=0.05),
-        ),
-    ]
+    of = f"skew of {', '.join(sensors)}"
+    said = f"S{of[1:]} against samples; the largest is {worst:.1f} ms, {allowed:.0f} ms are tolerated"
+    yield Figure("skew-time", "Skew over time", said, lines, over, notes=is_thinned(lengths))
+    shares = axes("skew, ms", "% of samples", barmode="overlay", bargap=0.05)
+    yield Figure("skew-histogram", "Skew as histogram", f"Histogram of the {of}", bars, shares)
 
 
 def tracks(ways: Mapping[str, Track]) -> list[Figure]:
@@ -292,37 +270,35 @@ def _track(name: str, number: int, way: Track) -> Figure:
     words, across = ("m east of the start", "m north of the start"), ("west to east", "south to north")
     if way.frame:
         words, across = (f"m along x of {text(cut(way.frame))}", "m along y"), (f"end to end in {cut(way.frame)}",) * 2
+    trace = {
+        "type": "scatter",
+        "mode": "markers+lines",
+        "x": rounded(flat[kept, 0], 2),
+        "y": rounded(flat[kept, 1], 2),
+        "marker": marker,
+        "line": {"width": 1, "color": "#7f8792"},
+        "name": "positions",
+        "customdata": seconds,
+        "hovertemplate": f"%{{x:.1f}} {words[0]}, %{{y:.1f}} {words[1]}<br>%{{customdata}} s<extra></extra>",
+    }
+    over = axes(*words)
+    over["yaxis"] |= {"scaleanchor": "x", "scaleratio": 1}
     return Figure(
         f"track-{number}" if name else "track",
         f"Track{of}",
         f"Map of the positions{of}, {extent[0]:.0f} m from {across[0]} and {extent[1]:.0f} m from {across[1]}",
-        [
-            {
-                "type": "scatter",
-                "mode": "markers+lines",
-                "x": rounded(flat[kept, 0], 2),
-                "y": rounded(flat[kept, 1], 2),
-                "marker": marker,
-                "line": {"width": 1, "color": "#7f8792"},
-                "name": "positions",
-                "customdata": seconds,
-                "hovertemplate": f"%{{x:.1f}} {words[0]}, %{{y:.1f}} {words[1]}<br>%{{customdata}} s<extra></extra>",
-            }
-        ],
-        {
-            "xaxis": {"title": {"text": words[0]}},
-            "yaxis": {"title": {"text": words[1]}, "scaleanchor": "x", "scaleratio": 1},
-        },
+        [trace],
+        over,
         height=300 if name else 420,
         notes=said,
     )
 
 
-def brightness(looks: Mapping[str, Exposure]) -> Figure | None:
+def brightness(looks: Mapping[str, Exposure]) -> Iterator[Figure]:
     """Mean luma of pictures over time, by camera."""
     looks = {camera: look for camera, look in looks.items() if len(look.luma)}
     if not looks:
-        return None
+        return
     every = np.concatenate([look.luma for look in looks.values()])
     shapes = [
         {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y,
@@ -333,7 +309,7 @@ def brightness(looks: Mapping[str, Exposure]) -> Figure | None:
     for number, (camera, look) in enumerate(looks.items()):
         data.append(line(look.seconds, look.luma, camera if len(looks) > 1 else "luma", number))
         data[-1] |= {"mode": "lines+markers", "marker": {"size": 4}}
-    return Figure(
+    yield Figure(
         "brightness",
         "Brightness of pictures",
         f"Line of the mean luma of {len(every)} pictures, {every.min():.0f} to {every.max():.0f} of 255",
@@ -363,75 +339,56 @@ RANGE_ROWS, SPEED_COLUMNS = 200, 160
 """Most rows and columns of a map of a cube."""
 
 
-def bars(key: str, title: str, alt: str, values: Mapping[str, Mapping[str, float]], unit: str) -> Figure | None:
-    """Return horizontal bars, one a name, stacked by sequence: {sequence: {name: value}}."""
+def bars(key: str, title: str, alt: str, values: Mapping[str, Mapping[str, float]], unit: str) -> Iterator[Figure]:
+    """Horizontal bars, one a name, stacked by sequence: {sequence: {name: value}}."""
     total: Counter[str] = Counter()
     for its in values.values():
         total.update(its)
     if not total:
-        return None
+        return
     names = sorted(total, key=lambda name: (-total[name], name))[:MOST_LABELS][::-1]
-    left = len(total) - len(names)
-    return Figure(
-        key,
-        title,
-        alt,
-        [
-            {
-                "type": "bar",
-                "orientation": "h",
-                "y": [text(cut(name)) for name in names],
-                "x": [its.get(name, 0) for name in names],
-                "name": text(cut(sequence)),
-                "marker": {"color": COLOURS[number % len(COLOURS)]},
-                "hovertemplate": "%{y}: %{x}<extra></extra>",
-            }
-            for number, (sequence, its) in enumerate(values.items())
-            if its
-        ],
-        axes(unit, "", margin={"l": 10}, barmode="stack"),
-        height=max(140, 80 + 24 * len(names)),
-        notes=[f"{left} more are not drawn."] if left > 0 else [],
-    )
-
-
-def box_places(boxes: Floats) -> list[Figure]:
-    """Return figures of the position and size of boxes."""
-    if not len(boxes):
-        return []
-    heights, edges = np.histogram(100 * np.sqrt(np.clip(boxes[:, 2] * boxes[:, 3], 0, 1)), 40, (0, 100))
-    return [
-        Figure(
-            "box-places",
-            "Places of boxes in the picture",
-            f"Map of the middles of {len(boxes)} boxes over the picture",
-            [
-                heatmap(
-                    box_cells(boxes).astype(int).tolist(),
-                    (np.arange(COLUMNS) + 0.5) / COLUMNS,
-                    rounded((np.arange(ROWS) + 0.5) / ROWS, 3),
-                    VIRIDIS,
-                    "boxes",
-                )
-            ],
-            {
-                "xaxis": {"title": {"text": "part of the width"}, "range": [0, 1]},
-                "yaxis": {"title": {"text": "part of the height"}, "range": [1, 0]},
-            },
-        ),
-        Figure(
-            "box-sizes",
-            "Sizes of boxes",
-            f"Histogram of the sizes of {len(boxes)} boxes",
-            [bar((edges[:-1] + edges[1:]) / 2, heights, 0)],
-            axes("root of the area, % of the picture's", "boxes", bargap=0.05),
-        ),
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": [text(cut(name)) for name in names],
+            "x": [its.get(name, 0) for name in names],
+            "name": text(cut(sequence)),
+            "marker": {"color": COLOURS[number % len(COLOURS)]},
+            "hovertemplate": "%{y}: %{x}<extra></extra>",
+        }
+        for number, (sequence, its) in enumerate(values.items())
+        if its
     ]
+    over, height = axes(unit, "", margin={"l": 10}, barmode="stack"), max(140, 80 + 24 * len(names))
+    left = len(total) - len(names)
+    yield Figure(key, title, alt, data, over, height, [f"{left} more are not drawn."] if left > 0 else [])
 
 
-def radar(look: RadarLook) -> list[Figure]:
+def box_places(boxes: Floats) -> Iterator[Figure]:
+    """Position and size of boxes."""
+    if not len(boxes):
+        return
+    cells, across = box_cells(boxes).astype(int).tolist(), (np.arange(COLUMNS) + 0.5) / COLUMNS
+    over = axes("part of the width", "part of the height", [1, 0])
+    over["xaxis"]["range"] = [0, 1]
+    yield Figure(
+        "box-places",
+        "Places of boxes in the picture",
+        f"Map of the middles of {len(boxes)} boxes over the picture",
+        [heatmap(cells, across, rounded((np.arange(ROWS) + 0.5) / ROWS, 3), VIRIDIS, "boxes")],
+        over,
+    )
+    heights, edges = np.histogram(100 * np.sqrt(np.clip(boxes[:, 2] * boxes[:, 3], 0, 1)), 40, (0, 100))
+    sizes = [bar((edges[:-1] + edges[1:]) / 2, heights, 0)]
+    over = axes("root of the area, % of the picture's", "boxes", bargap=0.05)
+    yield Figure("box-sizes", "Sizes of boxes", f"Histogram of the sizes of {len(boxes)} boxes", sizes, over)
+
+
+def radar(look: RadarLook) -> Iterator[Figure]:
     """Range over time, range over speed, targets."""
-    found = [figure for number, one in enumerate(look.cubes) for figure in _cubes(one, number, len(look.cubes) > 1)]
+    for number, one in enumerate(look.cubes):
+        yield from _cubes(one, number, len(look.cubes) > 1)
     several = len(look.targets) > 1
     for number, (sensor, (targets, clouds)) in enumerate(look.targets.items()):
         if not len(targets):
@@ -439,65 +396,46 @@ def radar(look: RadarLook) -> list[Figure]:
         kept, of = targets[spread(len(targets), MOST_TARGETS)], f" of {sensor}" if several else ""
         said = np.isfinite(kept[:, 2]).any()
         colour: Any = rounded(kept[:, 2], 2) if said else COLOURS[0]
-        scale = {"colorbar": {"title": {"text": "m/s"}, "thickness": 10}} if said else {}
-        found.append(
-            Figure(
-                f"targets-{number}" if several else "targets",
-                f"Radar targets: range over time{of}",
-                f"Points of {len(kept)} radar targets{of} by range over the drive, coloured by their speed",
-                [
-                    {
-                        "type": "scatter",
-                        "mode": "markers",
-                        "x": rounded(kept[:, 0], 2),
-                        "y": rounded(kept[:, 1], 2),
-                        "marker": {
-                            "size": 4,
-                            "color": colour,
-                            "colorscale": [[0, "#3b82c4"], [0.5, "#9aa2ad"], [1, "#cf4a5a"]],
-                            **({"cmid": 0} if said else {}),
-                            **scale,
-                        },
-                    }
-                ],
-                axes(DRIVE, "range, m"),
-                height=300,
-                notes=[f"{counted(clouds, 'message')} analysed, spread evenly."],
-            )
+        scale = [[0, "#3b82c4"], [0.5, "#9aa2ad"], [1, "#cf4a5a"]]
+        legend = {"cmid": 0, "colorbar": {"title": {"text": "m/s"}, "thickness": 10}} if said else {}
+        marker = {"size": 4, "color": colour, "colorscale": scale, **legend}
+        x, y = rounded(kept[:, 0], 2), rounded(kept[:, 1], 2)
+        yield Figure(
+            f"targets-{number}" if several else "targets",
+            f"Radar targets: range over time{of}",
+            f"Points of {len(kept)} radar targets{of} by range over the drive, coloured by their speed",
+            [{"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": marker}],
+            axes(DRIVE, "range, m"),
+            height=300,
+            notes=[f"{counted(clouds, 'message')} analysed, spread evenly."],
         )
-    return found
 
 
-def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
-    found, of, key = [], f" of {look.name}" if several else "", f"-{number}" if several else ""
+def _cubes(look: CubeLook, number: int, several: bool) -> Iterator[Figure]:
+    of, key = f" of {look.name}" if several else "", f"-{number}" if several else ""
     across, rows = "range, m" if look.metres else "range bin", spread(len(look.by_range), RANGE_ROWS)
     if look.by_range.size and len(look.seconds) > 1:
         middle = f"{len(look.seconds)} consecutive cubes from the middle of the drive."
-        found.append(
-            Figure(
-                f"range-time{key}",
-                f"Radar cube: range over time{of}",
-                f"Map of the largest magnitude by range over {len(look.seconds)} cubes{of}; things that move are lines",
-                [_map(look.by_range[rows], look.seconds, rows * (look.metres or 1))],
-                axes(f"{DRIVE}{of}" if several else DRIVE, across),
-                height=300,
-                notes=[] if look.whole else [middle],
-            )
+        yield Figure(
+            f"range-time{key}",
+            f"Radar cube: range over time{of}",
+            f"Map of the largest magnitude by range over {len(look.seconds)} cubes{of}; things that move are lines",
+            [_map(look.by_range[rows], look.seconds, rows * (look.metres or 1))],
+            axes(f"{DRIVE}{of}" if several else DRIVE, across),
+            height=300,
+            notes=[] if look.whole else [middle],
         )
     if look.by_speed.size:
         columns, middle_column = spread(look.by_speed.shape[1], SPEED_COLUMNS), look.by_speed.shape[1] // 2
         speeds = (columns - middle_column) * (look.speed or 1)
-        found.append(
-            Figure(
-                f"range-doppler{key}",
-                f"Radar cube: range over doppler{of}",
-                f"Map of the magnitude of the loudest cube{of} by range and doppler; zero speed is in the middle",
-                [_map(look.by_speed[np.ix_(rows, columns)], speeds, rows * (look.metres or 1))],
-                axes("speed, m/s" if look.speed else "doppler bin", across),
-                height=300,
-            )
+        yield Figure(
+            f"range-doppler{key}",
+            f"Radar cube: range over doppler{of}",
+            f"Map of the magnitude of the loudest cube{of} by range and doppler; zero speed is in the middle",
+            [_map(look.by_speed[np.ix_(rows, columns)], speeds, rows * (look.metres or 1))],
+            axes("speed, m/s" if look.speed else "doppler bin", across),
+            height=300,
         )
-    return found
 
 
 def _map(z: Floats, x: ArrayLike, y: ArrayLike) -> dict[str, Any]:
@@ -506,18 +444,18 @@ def _map(z: Floats, x: ArrayLike, y: ArrayLike) -> dict[str, Any]:
     return heatmap([rounded(row, 1) for row in z], x, rounded(y, 3), INFERNO, "dB", **ends)
 
 
-def lidar(found: Mapping[str, tuple[Floats, int]]) -> Figure | None:
+def lidar(found: Mapping[str, tuple[Floats, int]]) -> Iterator[Figure]:
     """Lidar points by range, by sequence and lidar."""
     every = np.concatenate([np.zeros(0), *(ranges for ranges, _ in found.values())])
     if not len(every):
-        return None
+        return
     limit, clouds = float(max(np.percentile(every, 99.5), 1.0)), sum(number for _, number in found.values())
     data = []
     for number, (name, (ranges, own)) in enumerate(found.items()):
         heights, edges = np.histogram(ranges, 60, (0, limit))
         middles, opacity = (edges[:-1] + edges[1:]) / 2, 0.6 if len(found) > 1 else 1
         data.append(bar(middles, heights / own, number + 2, name=text(cut(name)), opacity=opacity))
-    return Figure(
+    yield Figure(
         "lidar-ranges",
         "Lidar points by range",
         f"Histogram of the ranges of {len(every)} lidar points of {clouds} clouds",

@@ -36,15 +36,8 @@ LONGEST_RANGE = 250.0
 """m; points of a lidar beyond it do not count."""
 
 
-@dataclass
-class Unreadable:
-    """Members that could not be read, by fault; the first of each kind stays."""
-
-    notes: dict[str, str] = field(default_factory=dict)
-
-    def add(self, what: str, error: EdgeFirstError) -> None:
-        """Add one."""
-        self.notes.setdefault(what, str(error))
+Unreadable: TypeAlias = dict[str, str]
+"""Kind of members -> why the first of those that could not be read was not."""
 
 
 def read_each(
@@ -55,7 +48,7 @@ def read_each(
         try:
             found = read(place.sample)
         except (EdgeFirstError, ValueError) as error:
-            unreadable.add(what, DatasetError(str(error)))
+            unreadable.setdefault(what, str(error))
         else:
             yield place, found
 
@@ -210,7 +203,7 @@ def _look_at_cubes(
     for place, cube in read_each(chosen, lambda sample: sample.decode(sensor), unreadable, "radar cube"):
         column = _loudest(cube.values.reshape(*cube.values.shape[:2], -1), (0, 2))
         if columns and len(column) != len(columns[0]):
-            unreadable.add("radar cube", DatasetError(f"{len(column)} range bins, those before have {len(columns[0])}"))
+            unreadable.setdefault("radar cube", f"{len(column)} range bins, those before have {len(columns[0])}")
             continue
         columns.append(column)
         seconds.append(place.seconds)
@@ -313,13 +306,6 @@ class Alignment:
     parts: dict[str, Alignment] = field(default_factory=dict)
     """{sequence: its own}, of several."""
 
-    def add(self, name: str, part: Alignment) -> None:
-        """Add the counts of a sequence."""
-        self.parts[name] = part
-        self.boxes, self.met = self.boxes + part.boxes, self.met + part.met
-        for sensor, shares in part.shares.items():
-            self.shares.setdefault(sensor, []).extend(shares)
-
     @property
     def facts(self) -> dict[str, Any]:
         """Numbers of it."""
@@ -356,18 +342,18 @@ class Alignment:
 
 def alignment(subject: ReportSubject, unreadable: Unreadable) -> Alignment:
     """Project the sensors' points into the pictures and compare them with the boxes, which are the first camera's."""
-    found, ways = Alignment(), projectors(subject)
-    found.refused = {
+    ways, parts = projectors(subject), {name: Alignment() for name in subject.sequences}
+    refused = {
         sensor if camera == CAMERA.key else f"{sensor} in {camera}": way
         for (_, sensor, camera), way in ways.items()
         if isinstance(way, str)
     }
-    parts = {name: Alignment() for name in subject.sequences}
     for sensor in all_sensors(subject, "cloud"):
         (_meet_boxes if is_radar(sensor) else _find_in_pictures)(subject, sensor, ways, parts, unreadable)
-    for name, part in parts.items():
-        found.add(name, part)
-    return found
+    each, shares = parts.values(), dict[str, list[float]]()
+    for sensor, own in (pair for part in each for pair in part.shares.items()):
+        shares.setdefault(sensor, []).extend(own)
+    return Alignment(sum(part.boxes for part in each), sum(part.met for part in each), shares, refused, parts)
 
 
 def _meet_boxes(
@@ -378,14 +364,13 @@ def _meet_boxes(
     both = [place for place in subject.places if sensor in place.sample.inputs and place.sample.key in annotated]
     for place in evenly(both, BOXED_SAMPLES):
         way, part = ways.get((place.sample.name, sensor, CAMERA.key)), parts[place.sample.name]
-        if not isinstance(way, Projector) or not len(
-            boxes := boxes_of(place.sample.annotations, subject.dataset.metadata)
-        ):
+        boxes = boxes_of(place.sample.annotations, subject.dataset.metadata) if isinstance(way, Projector) else ()
+        if not isinstance(way, Projector) or not len(boxes):
             continue
         try:
             seen = way.project(place.sample.radar(sensor))
         except (EdgeFirstError, ValueError) as error:
-            unreadable.add("radar points", DatasetError(str(error)))
+            unreadable.setdefault("radar points", str(error))
             continue
         inside = seen.pixels[seen.mask] / way.size if all(way.size) else np.zeros((0, 2))
         near = np.abs(inside[None] - boxes[:, None, :2]) <= (0.5 + MARGIN) * boxes[:, None, 2:]
@@ -426,12 +411,11 @@ def ways_of(
     inputs = [*inputs]
     cameras, clouds = sensors_in(inputs, "camera") or [CAMERA.key], sensors_in(inputs, "cloud")
     for (name, calibration), sensor, camera in itertools.product(calibrations.items(), clouds, cameras):
+        key = name, sensor, camera
         try:
-            way = projector(sensor, calibration, camera=camera, assume_forward=assume_forward)
+            found[key] = projector(sensor, calibration, camera=camera, assume_forward=assume_forward)
         except NotProjectableError as error:
-            found[name, sensor, camera] = str(error)
-        else:
-            found[name, sensor, camera] = way
+            found[key] = str(error)
     return found
 
 

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -66,7 +65,7 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
         strip=filmstrip(found.sheet),
         outlines=[
             {"name": name, "points": _points(way.metres)}
-            for name, way in islice(found.tracks.items(), MOST_OUTLINES)
+            for name, way in [*found.tracks.items()][:MOST_OUTLINES]
             if len(way.metres) > 1
         ],
         policy=POLICY.format(scripts=f"script-src {_hash(plotly)} {_hash(draw)}; "),
@@ -170,18 +169,11 @@ def _figure(one: Figure, *, wide: bool) -> dict[str, Any]:
     from markupsafe import Markup
 
     said = _visible({"data": one.data, "layout": one.layout, "height": one.height})
-    escaped = (
-        json.dumps(said, separators=(",", ":")).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    )
-    return {
-        "id": f"figure-{one.key}",
-        "title": one.title,
-        "alt": one.alt,
-        "height": one.height,
-        "json": Markup(escaped),  # noqa: S704  no character of it can end the element
-        "notes": one.notes,
-        "wide": wide,
-    }
+    escaped = json.dumps(said, separators=(",", ":"))
+    for character in "&<>":
+        escaped = escaped.replace(character, f"\\u{ord(character):04x}")
+    safe = Markup(escaped)  # noqa: S704  no character of it can end the element
+    return vars(one) | {"id": f"figure-{one.key}", "json": safe, "wide": wide}
 
 
 def _visible(value: Any) -> Any:

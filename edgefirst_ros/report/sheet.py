@@ -21,16 +21,7 @@ from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable, text_of
-from edgefirst_ros.report.look import (
-    Unreadable,
-    Ways,
-    all_sensors,
-    evenly,
-    projectors,
-    sensors_in,
-    speeds,
-    ways_of,
-)
+from edgefirst_ros.report.look import Unreadable, Ways, all_sensors, evenly, projectors, sensors_in, speeds, ways_of
 from edgefirst_ros.report.projection import Projector, xyz
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject
 from edgefirst_ros.sensors.calibration import frame_of
@@ -40,6 +31,7 @@ from edgefirst_ros.streams import CAMERA, is_radar, of_key
 BASE = "base_link"
 Frame: TypeAlias = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels."""
+Colour: TypeAlias = tuple[int, ...]
 NOTHING = np.zeros((0, 3))
 
 
@@ -100,9 +92,8 @@ def _worst(subject: ReportSubject, rows: dict[int, int]) -> dict[str, int]:
 def _labelled(subject: ReportSubject, keys: dict[Any, int]) -> dict[str, tuple[Any, int]]:
     """Label -> the sample with the most annotations of it, of those that can be shown."""
     found: dict[str, tuple[Any, int]] = {}
-    counted = (
-        subject.dataset.annotations.drop_nulls("label").group_by("name", "frame", "label", maintain_order=True).len()
-    )
+    rows = subject.dataset.annotations.drop_nulls("label")
+    counted = rows.group_by("name", "frame", "label", maintain_order=True).len()
     for name, frame, label, number in counted.iter_rows():
         key = Key(name, frame)
         if key in keys and number > found.get(str(label), (None, 0))[1]:
@@ -113,8 +104,8 @@ def _labelled(subject: ReportSubject, keys: dict[Any, int]) -> dict[str, tuple[A
 def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Shown]:
     """Draw the samples that are chosen; what cannot be read is dropped and noted."""
     ways, poses = projectors(subject), _poses(subject.calibrations, all_sensors(subject, "cloud"))
-    colours: dict[str, tuple[int, ...]] = {}
-    return [_drawn(subject.dataset.metadata, *one, ways, poses, colours, unreadable) for one in choose(subject, most)]
+    colours: dict[str, Colour] = {}
+    return [_drawn(*one, ways, poses, colours, unreadable) for one in choose(subject, most)]
 
 
 def draw_card(sample: Sample) -> Image.Image:
@@ -150,8 +141,8 @@ def _card(sample: Sample) -> Shown:
     """Draw a sample by itself. Raises DatasetError for a member that cannot be read."""
     calibrations, unreadable = {sample.name: sample.calibration}, Unreadable()
     ways, poses = ways_of(calibrations, sample.inputs), _poses(calibrations, sensors_in(sample.inputs, "cloud"))
-    shown = _drawn(sample.dataset.metadata, PlacedSample(0.0, sample, None), "", ways, poses, {}, unreadable)
-    for error in unreadable.notes.values():
+    shown = _drawn(PlacedSample(0.0, sample, None), "", ways, poses, {}, unreadable)
+    for error in unreadable.values():
         raise DatasetError(error)
     return shown
 
@@ -170,13 +161,7 @@ def _poses(calibrations: Mapping[str, SequenceCalibration], sensors: Sequence[st
 
 
 def _drawn(
-    metadata: Mapping[str, Any],
-    place: PlacedSample,
-    why: str,
-    ways: Ways,
-    poses: Poses,
-    colours: dict[str, tuple[int, ...]],
-    unreadable: Unreadable,
+    place: PlacedSample, why: str, ways: Ways, poses: Poses, colours: dict[str, Colour], unreadable: Unreadable
 ) -> Shown:
     sample, said, view = place.sample, list[str](), None
     clouds = {}
@@ -189,7 +174,7 @@ def _drawn(
         try:
             picture = scaled(sample.image(camera))
         except EdgeFirstError as error:
-            unreadable.add("picture", error)
+            unreadable.setdefault("picture", str(error))
             continue
         drawn, taken = list[str](), list[Frame]()
         for key, (points, speed) in clouds.items():
@@ -201,13 +186,13 @@ def _drawn(
                 continue
             if camera == CAMERA.key and way.size[0]:
                 view = math.atan2(way.size[0] / 2, way.k[0, 0])
-            number = (
-                draw_radar(picture, points, speed, way, taken) if is_radar(key) else draw_lidar(picture, points, way)
-            )
             sensor = key if of_key(key).instance is not None else key.partition(".")[0]
-            drawn.append(f"{number} {sensor} {'targets' if is_radar(key) else 'points'}")
+            if is_radar(key):
+                drawn.append(f"{draw_radar(picture, points, speed, way, taken)} {sensor} targets")
+            else:
+                drawn.append(f"{draw_lidar(picture, points, way)} {sensor} points")
         if camera == CAMERA.key:
-            drawn.append(_draw_labels(picture, sample, metadata, colours, taken, unreadable))
+            drawn.append(_draw_labels(picture, sample, colours, taken, unreadable))
         what = ", ".join(drawn)
         own = f" of {camera}" if len(cameras) > 1 else ""
         pictures.append((jpeg(picture), f"Picture{own} of {name}, with {what or 'no points'}"))
@@ -235,20 +220,16 @@ def _drawn(
 
 
 def _draw_labels(
-    picture: Image.Image,
-    sample: Sample,
-    metadata: Mapping[str, Any],
-    colours: dict[str, tuple[int, ...]],
-    taken: list[Frame],
-    unreadable: Unreadable,
+    picture: Image.Image, sample: Sample, colours: dict[str, Colour], taken: list[Frame], unreadable: Unreadable
 ) -> str:
     """Draw the annotations of a sample; returns their description."""
-    rows = list(sample.annotations.iter_rows(named=True)) if len(sample.annotations) else []
-    boxes = {n: found[0] for n in range(len(rows)) if len(found := boxes_of(sample.annotations[n : n + 1], metadata))}
+    annotations, metadata = sample.annotations, sample.dataset.metadata
+    rows = list(annotations.iter_rows(named=True))
+    boxes = {n: found[0] for n in range(len(rows)) if len(found := boxes_of(annotations[n : n + 1], metadata))}
     try:
         draw_annotations(picture, rows, boxes, colours, taken)
     except EdgeFirstError as error:
-        unreadable.add("mask", DatasetError(f"frame {sample.frame} of {sample.name!r}: {error}"))
+        unreadable.setdefault("mask", f"frame {sample.frame} of {sample.name!r}: {error}")
     labels = [str(row["label"]) for row in rows if row.get("label") is not None]
     return f"boxes of {', '.join(dict.fromkeys(labels))}" if labels else "no boxes"
 
@@ -259,9 +240,9 @@ def _points(read: Any, unreadable: Unreadable, what: str) -> tuple[Floats, Float
         points = read().ravel()
         return xyz(points), speeds(points)
     except EdgeFirstError as error:
-        unreadable.add(what, error)
+        unreadable.setdefault(what, str(error))
     except ValueError as error:
-        unreadable.add(what, EdgeFirstError(f"{what} without x, y and z: {error}"))
+        unreadable.setdefault(what, f"{what} without x, y and z: {error}")
     return NOTHING, np.zeros(0)
 
 
@@ -329,7 +310,7 @@ def draw_annotations(
     picture: Image.Image,
     rows: list[dict[str, Any]],
     boxes: Mapping[int, Floats],
-    colours: dict[str, tuple[int, ...]],
+    colours: dict[str, Colour],
     taken: list[Frame] | None = None,
 ) -> None:
     """Draw masks, boxes and labels; `boxes`: by row, centre and size in parts of the picture.
@@ -337,7 +318,7 @@ def draw_annotations(
     `colours`: those of labels so far; new ones are added. `taken`: frames that no label may cover.
     """
     width, height = picture.size
-    tags: list[tuple[float, tuple[float, float, float, float], str, tuple[int, ...]]] = []
+    tags: list[tuple[float, Frame, str, Colour]] = []
     for number, row in enumerate(rows[:MOST_DRAWN]):
         label = _plain(row.get("label"))
         colour = colours.setdefault(label, LABELS[len(colours) % len(LABELS)])
@@ -347,10 +328,10 @@ def draw_annotations(
         draw = ImageDraw.Draw(picture)
         if number in boxes:
             x, y, w, h = boxes[number]
-            left, top, right, bottom = (
+            left, right, top, bottom = (
                 (x - w / 2) * width,
-                (y - h / 2) * height,
                 (x + w / 2) * width,
+                (y - h / 2) * height,
                 (y + h / 2) * height,
             )
             if right > left and bottom > top and max(map(abs, (left, top, right, bottom))) < 10 * WIDTH:
@@ -367,9 +348,7 @@ def draw_annotations(
 
 def draw_lidar(picture: Image.Image, points: Floats, way: Projector) -> int:
     """Draw lidar points in the picture by their distance; returns how many are in it."""
-    points = (
-        points[np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).astype(int)] if len(points) else points
-    )
+    points = points[np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).astype(int)]
     seen = way.project(points)
     rays = way.rays(points)[seen.mask]
     scale = picture.width / (way.size[0] or picture.width)
@@ -473,7 +452,7 @@ def _place_tag(
     draw: ImageDraw.ImageDraw,
     places: Sequence[tuple[float, float]],
     text: str,
-    colour: tuple[int, ...],
+    colour: Colour,
     taken: list[Frame],
     size: tuple[int, int],
 ) -> None:
@@ -482,17 +461,14 @@ def _place_tag(
         frame = draw.textbbox((left, y), text, font=font(11))
         x = min(left, size[0] - (frame[2] - frame[0]) - 2)
         own = x - 2, y - 1, x + frame[2] - frame[0] + 2, frame[3] + 1
-        if (
-            own[1] >= 0
-            and own[3] <= size[1]
-            and not any(own[0] < b[2] and b[0] < own[2] and own[1] < b[3] and b[1] < own[3] for b in taken)
-        ):
+        free = not any(own[0] < b[2] and b[0] < own[2] and own[1] < b[3] and b[1] < own[3] for b in taken)
+        if free and own[1] >= 0 and own[3] <= size[1]:
             _tag(draw, (x, y), text, colour)
             taken.append(own)
             return
 
 
-def _tag(draw: ImageDraw.ImageDraw, place: tuple[float, float], text: str, colour: tuple[int, ...]) -> None:
+def _tag(draw: ImageDraw.ImageDraw, place: tuple[float, float], text: str, colour: Colour) -> None:
     """Text on a dark ground, so that it is read on any picture."""
     left, top, right, bottom = draw.textbbox(place, text, font=font(11))
     draw.rectangle((left - 2, top - 1, right + 2, bottom + 1), fill=PAPER)

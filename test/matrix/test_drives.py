@@ -316,7 +316,7 @@ def test_a_page_has_a_row_and_a_track_for_each_drive(made, tmp_path):
 def test_the_map_of_rates_is_empty_where_a_drive_lacks_the_sensor(made):
     outcome, truth = made
     subject = ReportSubject("set", str(outcome.paths.container), Dataset(outcome.paths.container))
-    figure = rates(subject)
+    (figure,) = rates(subject)
     (data,) = figure.data
     starts = [*subject.timeline.starts.values(), float("inf")]
     for sensor, cells in zip(data["y"], data["z"], strict=True):
