@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.grouping import GroupRule, describe_missed_shares
 from edgefirst_ros.dataset.names import MAX_NAME_BYTES, folded, safe_name
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store, remove_partials
-from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
+from edgefirst_ros.errors import ObjectStoreError
 from edgefirst_ros.fleet.catalogue import BATCH, Catalogue, current, write_catalogue
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.sources import ListedRecording, find_sources
@@ -62,9 +62,8 @@ def make_plan(
     whole = _whole(same.filter(pl.col("verdict").is_in(USABLE)), layout, settings)
     kept = same.filter(pl.col("verdict").is_in(() if retry_failed else KEPT))
     done = dict(pl.concat([whole, kept.select("source", "verdict")]).collect().iter_rows())
-    names = _names(
-        {source.uri: source.name for source in sources}, dict(mine.select("source", "name").collect().iter_rows())
-    )
+    known = dict(mine.select("source", "name").collect().iter_rows())
+    names = _names({source.uri: source.name for source in sources}, known)
     return Plan([source for source in sources if source.uri not in done], names, done)
 
 
@@ -186,8 +185,10 @@ class Conversion:
         The catalogue is written first and last; the last one may be rejected, states have it all.
         Raises ObjectStoreError if DST cannot be written, EdgeFirstError if the engine is gone; finished datasets stay.
         """
-        if self.layout.root.local:
-            self._sweep()
+        if self.layout.root.local:  # remove unfinished files that killed workers and drivers left in DST
+            remove_partials(self.layout.root.path, deep=False)
+            for place in (self.layout.datasets(self.hash), self.layout.states):
+                remove_partials(place.path)
         write_catalogue(self.layout, self._states)
         began = time.monotonic()
 
@@ -202,8 +203,7 @@ class Conversion:
             for task, record in driver.run(self._tasks()):
                 self._settle(task.arguments, record)
         finally:
-            missing = self.tally.total - sum(self.tally.verdicts.values())
-            if missing:
+            if missing := self.tally.total - sum(self.tally.verdicts.values()):
                 self.tally.verdicts["not done"] = missing
         try:
             states = current(self.layout, self._note)
@@ -225,12 +225,6 @@ class Conversion:
         if (missed := describe_missed_shares(rule.shares, samples)) is not None:
             self._note(missed)
 
-    def _sweep(self) -> None:
-        """Remove unfinished files that killed workers and drivers left in DST."""
-        remove_partials(self.layout.root.path, deep=False)
-        for place in (self.layout.datasets(self.hash), self.layout.states):
-            remove_partials(place.path)
-
     def _tasks(self) -> Iterator[Task]:
         plain = self.settings.model_dump(mode="json")
         for source in self.plan.todo:
@@ -250,11 +244,6 @@ class Conversion:
 
     def _settle(self, arguments: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         verdict: Any = record["verdict"]
-        if verdict == "refused":
-            raise EdgeFirstError(
-                f"a worker has edgefirst_ros {record['software']}, this is {arguments['software']}: "
-                "install the same version on all"
-            )
         if verdict in ("crashed", "storage"):  # the worker could not write it
             job = Job(**arguments)
             try:

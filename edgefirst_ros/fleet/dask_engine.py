@@ -209,8 +209,8 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         raise EdgeFirstError(missing_extra("fleet", "fleet", error)) from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are reported with their recordings
     if cluster is not None:
-        with _client(library.Client, cluster) as client:
-            yield from _opened(client, local=False)
+        with _client(library.Client, cluster) as client, closing(DaskEngine(client, local=False)) as engine:
+            yield engine
         return
     number = workers or max(1, min(processors(), int(MEMORY_LIMIT) // LEAST_MEMORY))  # by the container's quotas
     memory = int(MEMORY_LIMIT) // number
@@ -242,9 +242,10 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
             silence_logs=logging.CRITICAL,
         ) as local,
         library.Client(local, timeout=CONNECT) as client,
+        closing(DaskEngine(client, local=True)) as engine,
     ):
         allow_interrupts()
-        yield from _opened(client, local=True)
+        yield engine
 
 
 def _begun(cluster: Any, **options: Any) -> Any:
@@ -279,14 +280,6 @@ def _interrupts_later() -> Iterator[Callable[[], None]]:
         yield allow
     finally:
         allow()
-
-
-def _opened(client: Any, *, local: bool) -> Iterator[DaskEngine]:
-    engine = DaskEngine(client, local=local)
-    try:
-        yield engine
-    finally:
-        engine.close()
 
 
 def _client(make: Any, cluster: str) -> Any:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
 from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store, upload_dataset
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError, UsageError, counted, describe_any
+from edgefirst_ros.errors import DatasetError, StorageError, UsageError, counted, describe_any
 from edgefirst_ros.export import REPORT, export
 from edgefirst_ros.fleet.catalogue import current
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
@@ -200,16 +201,6 @@ MARK = ".export.json"
 """Suffix of the file that marks a complete export."""
 
 
-def validate_one(plain: dict[str, Any]) -> dict[str, Any]:
-    """Validate a dataset; never raises."""
-    return _guarded(plain, _validated)
-
-
-def export_one(plain: dict[str, Any]) -> dict[str, Any]:
-    """Export a dataset; never raises."""
-    return _guarded(plain, _exported)
-
-
 def for_each(
     engine: Engine,
     function: Callable[[dict[str, Any]], dict[str, Any]],
@@ -230,11 +221,6 @@ def for_each(
     driver = Driver(engine, tick=lambda: report(done, len(datasets)))
     for task, record in driver.run(tasks):
         done += 1
-        if record["verdict"] == "refused":
-            raise EdgeFirstError(
-                f"a worker has edgefirst_ros {record['software']}, this is {__version__}: "
-                "install the same version on all"
-            )
         why = record.get("why") or record.get("error") or ""
         yield {"name": task.arguments["dataset"]["name"], "why": why, **record}
 
@@ -272,38 +258,43 @@ def _put_files(folder: Path, place: Location) -> int:
     return done + 1
 
 
-def _guarded(plain: dict[str, Any], work: Callable[[dict[str, Any], Path], dict[str, Any]]) -> dict[str, Any]:
-    if plain["software"] != __version__:
-        return {"verdict": "refused", "software": __version__}
-    began = time.monotonic()
-    try:
-        layout = Layout(Location.of(plain["to"]))
-        with local_copy(layout, FleetDataset(**plain["dataset"]), plain["scratch"]) as path:
-            record = work(plain, path)
-    except StorageError as error:
-        record = {"verdict": "storage", "why": str(error)}
-    except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
-        record = {"verdict": "failed", "why": describe_any(error)}
-    return record | {"seconds": time.monotonic() - began}
+def _never_raising(
+    work: Callable[[dict[str, Any], Path], dict[str, Any]],
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return the function of a task that does `work` with the path of its dataset on this machine."""
+
+    @wraps(work)
+    def guarded(plain: dict[str, Any]) -> dict[str, Any]:
+        if plain["software"] != __version__:
+            return {"verdict": "refused", "software": __version__}
+        began = time.monotonic()
+        try:
+            with local_copy(Layout.of(plain["to"]), FleetDataset(**plain["dataset"]), plain["scratch"]) as path:
+                record = work(plain, path)
+        except StorageError as error:
+            record = {"verdict": "storage", "why": str(error)}
+        except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
+            record = {"verdict": "failed", "why": describe_any(error)}
+        return record | {"seconds": time.monotonic() - began}
+
+    return guarded
 
 
-def _validated(plain: dict[str, Any], path: Path) -> dict[str, Any]:
+@_never_raising
+def validate_one(plain: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Validate a dataset."""
     report = validate(path, strict=plain["strict"]).plain()
     told = [f"{finding['rule']} {finding['message']}" for finding in report["findings"]]
     return {"verdict": "ok" if report["ok"] else "invalid", "why": "; ".join(told[:FINDINGS]), "findings": len(told)}
 
 
-def _exported(plain: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Export to scratch, put every file in place, and last of all the mark."""
+@_never_raising
+def export_one(plain: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Export a dataset to scratch, put every file in place, and last of all the mark."""
     dataset = FleetDataset(**plain["dataset"])
     place = Location.of(plain["out"]) / dataset.name
     mark, store = Location(place.root, f"{place.key}{MARK}"), open_store(place)
-    made = {
-        "container": dict(dataset.members[-1]),
-        "format": plain["format"],
-        "options": plain["options"],
-        "software": __version__,
-    }
+    made = {"container": dict(dataset.members[-1])} | {key: plain[key] for key in ("format", "options", "software")}
     known = store.stat(mark.key)
     if known is not None and json.loads(store.read(mark.key)).get("made") == made:
         return {"verdict": "ok", "why": "", "before": True}

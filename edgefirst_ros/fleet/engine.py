@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from edgefirst_ros import __version__
+from edgefirst_ros.errors import EdgeFirstError
+
 TICK = 1.0
 """Longest time between two checks, s."""
 PAUSES = (5.0, 25.0)
@@ -95,7 +98,10 @@ class Driver:
         return len(self._later)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Yield the last result of each task, in the order in which they end."""
+        """Yield the last result of each task, in the order in which they end.
+
+        Raises EdgeFirstError where a worker has another version of this package.
+        """
         waiting = iter(tasks)
         while True:
             self._fill(waiting)
@@ -115,12 +121,11 @@ class Driver:
         most = window(self._engine.threads)
         while self.running < most and not self._apart:
             if self._later and self._later[0][0] <= self._clock():
-                _, _, task, attempts = heapq.heappop(self._later)
+                self._submit(*heapq.heappop(self._later)[2:])
             elif not self.stopped and (new := next(waiting, None)) is not None:
-                task, attempts = new, 0
+                self._submit(new, 0)
             else:
                 break
-            self._submit(task, attempts)
         few = max(1, self._engine.workers // APART)
         while self._suspects and self.running == self._apart < few and not self._later:
             self._apart += 1
@@ -139,6 +144,9 @@ class Driver:
                 return TaskResult(task, {"verdict": "crashed", "error": outcome})
             self._suspects.append(task)
             return None
+        if outcome["verdict"] == "refused":
+            found = f"a worker has edgefirst_ros {outcome['software']}, this is {__version__}"
+            raise EdgeFirstError(f"{found}: install the same version on all")
         if outcome["verdict"] != "storage":
             self._refused = 0
             return TaskResult(task, outcome)

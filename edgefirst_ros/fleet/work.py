@@ -146,10 +146,7 @@ def _labels_and_groups(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
         return {}, []
     rows = read_columns(open_annotations(path), {name: ANNOTATIONS[name] for name in (*KEY, "label", "group")})
     labels = rows.select(*KEY, "label").unique()["label"].value_counts()
-    return (
-        dict(sorted(labels.drop_nulls("label").iter_rows())),
-        rows["group"].drop_nulls().unique().to_list(),
-    )
+    return dict(sorted(labels.drop_nulls("label").iter_rows())), rows["group"].drop_nulls().unique().to_list()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +170,8 @@ class Job:
 
     def state(self, verdict: Verdict, **facts: Any) -> RecordingState:
         """Return a state of this recording."""
-        return RecordingState(
-            source=self.source,
-            size=self.size,
-            etag=self.etag,
-            settings=self.settings_hash,
-            software=self.software,
-            verdict=verdict,
-            name=self.name,
-            **facts,
-        )
+        own = {name: getattr(self, name) for name in ("source", "size", "etag", "software", "name")}
+        return RecordingState(**own, settings=self.settings_hash, verdict=verdict, **facts)
 
 
 def work(plain: dict[str, Any]) -> dict[str, Any]:
@@ -194,21 +183,15 @@ def work(plain: dict[str, Any]) -> dict[str, Any]:
     began = time.monotonic()
     if plain.get("software") != __version__:
         return {"source": plain.get("source"), "verdict": "refused", "software": __version__, "error": None}
+    record: dict[str, Any] = {"source": plain["source"], "bytes": 0, "samples": 0}
     try:
-        job = Job(**plain)
-        state = _done(job)
+        state = _done(Job(**plain))
+        record |= {"verdict": state.verdict, "error": state.error or state.loss}
+        record |= {"bytes": state.total_bytes, "samples": state.samples}
     except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
         verdict = "storage" if isinstance(error, StorageError) else "failed"
-        return _record(plain["source"], verdict, describe_any(error), began)
-    return _record(job.source, state.verdict, state.error or state.loss, began) | {
-        "bytes": state.total_bytes,
-        "samples": state.samples,
-    }
-
-
-def _record(source: str, verdict: str, error: str | None, began: float) -> dict[str, Any]:
-    seconds = time.monotonic() - began
-    return {"source": source, "verdict": verdict, "error": error, "bytes": 0, "samples": 0, "seconds": seconds}
+        record |= {"verdict": verdict, "error": describe_any(error)}
+    return record | {"seconds": time.monotonic() - began}
 
 
 def _done(job: Job) -> RecordingState:
@@ -266,11 +249,7 @@ def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
                 raise ObjectStoreError(f"{source.root}/{one.key}: no path of a file below {source}")
             (path / inside).parent.mkdir(parents=True, exist_ok=True)
             found[number], _ = download(store, one, path / inside if inside else path, again=True)
-        now = (
-            ListedRecording.of_folder(source, found)
-            if job.parts
-            else ListedRecording(job.source, found[0].size, found[0].etag)
-        )
+        now = ListedRecording.of_folder(source, found) if job.parts else found[0]
         return replace(job, size=now.size, etag=now.etag), path
     for one in found:
         if store.stat(one.key) != one:
