@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -60,13 +61,8 @@ VERBS: Mapping[str, Verb] = {
 class _Commands(Mapping[str, Any]):
     """The commands, each made when it is first asked for: a verb need not load the others."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = _command(name, VERBS[name])
-        return self._made[name]
+        return _command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(VERBS)
@@ -75,7 +71,9 @@ class _Commands(Mapping[str, Any]):
         return len(VERBS)
 
 
-def _command(name: str, verb: Verb) -> Any:
+@cache
+def _command(name: str) -> Any:
+    verb = VERBS[name]
     found = getattr(import_module(f"edgefirst_ros.cli.{verb.module}"), verb.function or verb.module)
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of, report_progress
+from edgefirst_ros.cli.options import DATASET, limits_of, options_of, report_progress
 from edgefirst_ros.cli.output import Result, explained
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import SYSTEMS
@@ -80,7 +80,7 @@ def export(
     limits = limits_of(context)
     labels = None if label_map is None else _labels(label_map)
     refuse_buckets("export", [out], "export to a folder, or use fleet export")
-    options = {name: context.params[name] for name in context.params.keys() - {"dataset", "to", "out", "label_map"}}
+    options = options_of(context, "dataset", "to", "out", "label_map")
     with explained(dataset), report_progress(context) as tell:
         return run(Dataset(dataset, limits=limits), to, out, labels=labels, progress=tell, **options)
 

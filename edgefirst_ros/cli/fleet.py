@@ -20,6 +20,7 @@ from edgefirst_ros.cli.options import (
     Group,
     command_of,
     load_settings,
+    options_of,
     report_progress,
     rule_of,
     wants_json,
@@ -33,7 +34,6 @@ from edgefirst_ros.errors import (
     counted,
     need,
     one_line,
-    printable,
     show_path,
     size_of,
 )
@@ -117,7 +117,7 @@ def convert(
 
 
 def _note(text: str) -> None:
-    print(printable(one_line(text)), file=sys.stderr, flush=True)
+    print(one_line(text), file=sys.stderr, flush=True)
 
 
 def _converted(conversion: Conversion) -> Text:
@@ -184,13 +184,13 @@ def status(
     from edgefirst_ros.fleet.state import USABLE, Layout
 
     layout = Layout.of(place)
-    states = current(layout, lambda text: print(one_line(text), file=sys.stderr))
+    states = current(layout, _note)
     if not len(states):
         raise DatasetError(f"{place}: not the folder of a fleet; edgefirst-ros fleet convert makes one")
     try:
         write_catalogue(layout, states)
     except ObjectStoreError as error:  # reading it needs no right to write
-        print(one_line(f"the catalogue stays as it is: {error}"), file=sys.stderr)
+        _note(f"the catalogue stays as it is: {error}")
     rows = states.choose(where, pl.exclude("members", "counts"))
     usable = int(rows["verdict"].is_in(USABLE).sum())
     code = 0 if (rows["verdict"] == "ok").all() else 3 if usable else 1
@@ -203,9 +203,8 @@ def status(
         bad = rows.filter(pl.col("verdict") != "ok").sort("source")
         if len(bad):
             yield ""
-            yield _reasons(
-                "recording", bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss")).rows()
-            )
+            shown = bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss"))
+            yield _reasons("recording", shown.rows())
             if len(bad) > LISTED:
                 yield f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all"
         yield ""
@@ -262,17 +261,8 @@ def merge(
     layout = Layout.of(place)
     datasets = of_one_kind(finished_datasets(layout, where))
     with report_progress(context) as report:
-        made = merge_fleet(
-            layout,
-            datasets,
-            out,
-            name=name,
-            shard_bytes=shard_bytes,
-            scratch=scratch,
-            overwrite=overwrite,
-            group_rule=rule,
-            progress=report,
-        )
+        options = options_of(context, "place", "out", "where")
+        made = merge_fleet(layout, datasets, out, **options, group_rule=rule, progress=report)
     code = max(merged.exit_code for _, merged in made)
     plain = [
         {"container": str(container), "samples": merged.samples, "sequences": len(merged.sequences)}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of, report_progress
+from edgefirst_ros.cli.options import DATASET, limits_of, options_of, report_progress
 from edgefirst_ros.cli.output import Result, explained
 
 
@@ -46,14 +46,5 @@ def label(
     limits = limits_of(context)
     refuse_buckets("label", [dataset, labels], FETCH)
     with explained(dataset), one_on_disk(dataset) as found, report_progress(context) as tell:
-        return run(
-            Dataset(found, limits=limits),
-            form,
-            labels,
-            replace=replace,
-            join=join,
-            renumber=renumber,
-            skip_empty=skip_empty,
-            dry_run=dry_run,
-            progress=tell,
-        )
+        options = options_of(context, "dataset", "labels", "form")
+        return run(Dataset(found, limits=limits), form, labels, **options, progress=tell)

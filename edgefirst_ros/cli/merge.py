@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of, report_progress, rule_of
+from edgefirst_ros.cli.options import DATASET, limits_of, options_of, report_progress, rule_of
 from edgefirst_ros.cli.output import Result, explained
 from edgefirst_ros.errors import UsageError
 
@@ -43,18 +43,8 @@ def merge(
     rule, limits = rule_of(context), limits_of(context)
     refuse_buckets("merge", [out], "merge to a folder, or use fleet merge")
     with explained(*datasets), on_disk(datasets) as found, report_progress(context) as report:
-        done = run(
-            found,
-            out,
-            name=name,
-            rename=rename,
-            renumber=renumber,
-            layout=layout,  # type: ignore[arg-type]  # the writer names those it knows
-            overwrite=overwrite,
-            group_rule=rule,
-            limits=limits,
-            progress=report,
-        )
+        options = options_of(context, "datasets", "out")
+        done = run(found, out, **options, group_rule=rule, limits=limits, progress=report)
     sequences = {found.restore(dataset): names for dataset, names in done.sequences.items()}
     return replace(done, sequences=sequences, notes=list(map(found.restore, done.notes)))
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import limits_of
+from edgefirst_ros.cli.options import limits_of, options_of
 from edgefirst_ros.cli.output import Result, explained
 from edgefirst_ros.errors import DatasetError, UsageError
 
@@ -43,10 +43,7 @@ def migrate(
     ] = None,
     box3d_axes: Annotated[
         str | None,
-        typer.Option(
-            metavar="AXES",
-            help="Axes of box3d in IN: optical, for tables of edgefirst-ros before 1.0.",
-        ),
+        typer.Option(metavar="AXES", help="Axes of box3d in IN: optical, for tables of edgefirst-ros before 1.0."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
 ) -> Result:
@@ -63,15 +60,6 @@ def migrate(
     with explained(source), one_on_disk(source) as found:
         if not os.path.isdir(target.parent):
             raise DatasetError(f"{target}: no folder {target.parent}; make it first")
-        return run(
-            found,
-            target,
-            to,
-            box2d=box2d,
-            normalised=normalised or (False if pixels else None),
-            location_order=location_order,
-            pose_order=pose_order,
-            box3d_axes=box3d_axes,
-            overwrite=overwrite,
-            limits=limits_of(context),
-        )
+        options = options_of(context, "source", "target", "pixels", "normalised")
+        relative = normalised or (False if pixels else None)
+        return run(found, target, **options, normalised=relative, limits=limits_of(context))

@@ -134,6 +134,11 @@ class Command(TyperCommand):
             raise typer.Exit(done.exit_code)
 
 
+def options_of(context: typer.Context, *others: str) -> dict[str, Any]:
+    """Return the options of a verb but `others`, by name: the function that it calls has parameters of these names."""
+    return {name: value for name, value in context.params.items() if name not in others}
+
+
 def wants_json(context: typer.Context) -> bool:
     """True if a verb's result is to be printed as JSON."""
     return bool(context.meta[CHOSEN].get("as_json"))

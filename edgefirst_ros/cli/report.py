@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, JOIN, load_settings, report_progress
+from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, JOIN, load_settings, options_of, report_progress
 from edgefirst_ros.cli.output import Result, explained
 
 
@@ -46,16 +46,5 @@ def report(
     from edgefirst_ros.report.run import report as run
 
     with explained(*paths, recordings=True), report_progress(context) as tell:
-        return run(
-            paths,
-            out,
-            samples=samples,
-            title=title,
-            overwrite=overwrite,
-            assume_forward=assume_forward,
-            check_time=check_time,
-            table_only=table_only,
-            join=join,
-            settings=load_settings(context, config),
-            progress=tell,
-        )
+        options = options_of(context, "paths", "out", "config")
+        return run(paths, out, **options, settings=load_settings(context, config), progress=tell)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings
+from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings, options_of
 from edgefirst_ros.cli.output import explained, progress, say
 from edgefirst_ros.errors import counted, one_line
 
@@ -43,18 +43,9 @@ def view(
 
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else []
     with explained(*paths, recordings=True), on_disk(paths) as found, progress(quiet=False) as tell:
-        done = run(
-            found,
-            frame=frame,
-            save=save,
-            web=web,
-            only=names,
-            overwrite=overwrite,
-            join=join,
-            settings=load_settings(context, config),
-            progress=tell,
-            say=say,
-        )
+        options = options_of(context, "paths", "save", "only", "config")
+        settings = load_settings(context, config)
+        done = run(found, save=save, only=names, **options, settings=settings, progress=tell, say=say)
     for note in done.notes:
         print(one_line(f"note: {note}"), file=sys.stderr)
     if done.saved is not None:
