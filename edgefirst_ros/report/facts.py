@@ -16,16 +16,7 @@ from edgefirst_ros.dataset.names import member_of
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.schema import LACKING, UNUSED
 from edgefirst_ros.dataset.summary import DatasetSummary, Summary, format_time, lacking
-from edgefirst_ros.dataset.verdict import (
-    THRESHOLDS,
-    Check,
-    Interval,
-    Level,
-    Regularity,
-    paces,
-    tolerance,
-    worst,
-)
+from edgefirst_ros.dataset.verdict import THRESHOLDS, Check, Interval, Level, Timeline, paces, tolerance, worst
 from edgefirst_ros.errors import counted
 from edgefirst_ros.report import figures
 from edgefirst_ros.report.figures import Figure
@@ -51,9 +42,8 @@ def quick(
     """
     checks, whole, metadata = found.checks, found.whole, found.metadata
     if not len(found.timeline) and whole.samples:
-        checks[0] = Check(
-            "samples", worst(()), f"{counted(whole.samples, 'sample')}; the dataset has no table of frames"
-        )
+        number = counted(whole.samples, "sample")
+        checks[0] = Check("samples", worst(()), f"{number}; the dataset has no table of frames")
     return {
         "name": name,
         "path": path,
@@ -67,16 +57,14 @@ def quick(
             one.name: one.plain()
             | {
                 "topics": topics(one.counts, {}),
-                "paces": {name: _pace(pace, several=False) for name, pace in paces(one.timeline).items()},
+                "paces": describe_paces(one.timeline, several=False),
                 "skew": skew(one, metadata),
             }
             for one in found.sequences
         },
         "topics": topics(whole.counts, messages),
         **{key: metadata.get(key) or [] for key in (UNUSED, LACKING)},
-        "time": {
-            "paces": {name: _pace(pace, several=found.is_several) for name, pace in paces(found.timeline).items()}
-        },
+        "time": {"paces": describe_paces(found.timeline, several=found.is_several)},
         "skew": skew(whole, metadata),
         "notes": [*notes],
     }
@@ -191,14 +179,10 @@ def sizes(subject: ReportSubject) -> dict[str, Any]:
         if found := member_of(name):
             members[found[1]] += 1
             sizes[found[1]] += container.size(name)
-    repeats = subject.dataset.repeats
-    repeated = 0
+    repeats, repeated, sensors = subject.dataset.repeats, 0, subject.dataset.sensors
     for key, inputs in repeats.items():
-        if subject.has(key):
-            own = subject.dataset.members(key)
-            repeated += sum(
-                container.size(member) for kind, member in own.items() if subject.dataset.sensors[kind] in inputs
-            )
+        own = subject.dataset.members(key) if subject.has(key) else {}
+        repeated += sum(container.size(member) for kind, member in own.items() if sensors[kind] in inputs)
     return {
         "kinds": {kind: {"members": members[kind], "bytes": sizes[kind]} for kind in sorted(members)},
         "repeats": {"members": sum(map(len, repeats.values())), "bytes": repeated},
@@ -209,17 +193,21 @@ def sizes(subject: ReportSubject) -> dict[str, Any]:
     }
 
 
-def _pace(pace: Regularity, *, several: bool) -> dict[str, Any]:
-    longest = pace.longest
-    return {
-        "messages": pace.messages,
-        "hz": round(1 / pace.period, 3) if pace.period else None,
-        "longest_s": round(longest.length, 4),
-        "at_s": round(longest.drive, 3),
-        **({"sequence": longest.sequence, "at_s_of_sequence": round(longest.start, 3)} if several else {}),
-        "gaps": len(pace.gaps),
-        "missing_s": round(math.fsum(gap.length for gap in pace.gaps), 3),
-    }
+def describe_paces(timeline: Timeline, *, several: bool) -> dict[str, dict[str, Any]]:
+    """Return number, rate, longest interval and gaps of the samples, and of the messages of each sensor."""
+    found = {}
+    for name, pace in paces(timeline).items():
+        longest = pace.longest
+        found[name] = {
+            "messages": pace.messages,
+            "hz": round(1 / pace.period, 3) if pace.period else None,
+            "longest_s": round(longest.length, 4),
+            "at_s": round(longest.drive, 3),
+            **({"sequence": longest.sequence, "at_s_of_sequence": round(longest.start, 3)} if several else {}),
+            "gaps": len(pace.gaps),
+            "missing_s": round(math.fsum(gap.length for gap in pace.gaps), 3),
+        }
+    return found
 
 
 @dataclass

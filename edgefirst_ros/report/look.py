@@ -225,8 +225,7 @@ def _look_at_cubes(
 def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
     """Largest magnitude over some axes; of 16 bits, so that no copy of a cube is made."""
     high, low = values.max(axis=axes).astype(np.int32), values.min(axis=axes).astype(np.int32)
-    found: Floats = np.maximum(high, -low).astype(float)
-    return found
+    return np.asarray(np.maximum(high, -low), float)
 
 
 def _cubes(subject: ReportSubject, name: str, sensor: str, there: int) -> int:
@@ -237,8 +236,7 @@ def _cubes(subject: ReportSubject, name: str, sensor: str, there: int) -> int:
 
 def decibels(values: Any) -> Floats:
     """20 log10, of at least 1."""
-    found: Floats = 20 * np.log10(np.maximum(np.asarray(values, float), 1.0))
-    return found
+    return np.asarray(20 * np.log10(np.maximum(np.asarray(values, float), 1.0)), float)
 
 
 def _targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable) -> tuple[Floats, int]:
@@ -272,8 +270,7 @@ def lidar(subject: ReportSubject, unreadable: Unreadable) -> dict[str, tuple[Flo
 
 
 def _read_ranges(sample: Sample, sensor: str) -> Floats:
-    found: Floats = np.linalg.norm(xyz(sample.lidar(sensor)), axis=1)
-    return found
+    return np.asarray(np.linalg.norm(xyz(sample.lidar(sensor)), axis=1), float)
 
 
 def evenly(places: list[PlacedSample], most: int) -> list[PlacedSample]:
@@ -364,8 +361,8 @@ def _meet_boxes(
     both = [place for place in subject.places if sensor in place.sample.inputs and place.sample.key in annotated]
     for place in evenly(both, BOXED_SAMPLES):
         way, part = ways.get((place.sample.name, sensor, CAMERA.key)), parts[place.sample.name]
-        boxes = boxes_of(place.sample.annotations, subject.dataset.metadata) if isinstance(way, Projector) else ()
-        if not isinstance(way, Projector) or not len(boxes):
+        boxes = boxes_of(place.sample.annotations, subject.dataset.metadata)
+        if not (isinstance(way, Projector) and len(boxes)):
             continue
         try:
             seen = way.project(place.sample.radar(sensor))

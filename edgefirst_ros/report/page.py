@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,8 +58,7 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
     from markupsafe import Markup
 
     facts, plotly, draw = found.facts, _plotly(), _text("draw.js")
-    words = [one["calibration"] for one in facts["sequences"].values() if one["calibration"]]
-    assumed = assumed and "identity" in words
+    sequences = facts["sequences"]
     text = _environment().get_template("page.html.jinja").render(
         title=title,
         strip=filmstrip(found.sheet),
@@ -78,13 +77,13 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
         sheet=found.sheet,
         uri=_data,
         gaps=found.gaps,
-        many=len(facts["sequences"]) > 1,
+        many=len(sequences) > 1,
         shares=shares_of,
-        by_sequence=partial(_by_sequence, facts["sequences"]),
-        assumed=assumed,
+        by_sequence=partial(_by_sequence, sequences),
+        assumed=assumed and any(one["calibration"] == "identity" for one in sequences.values()),
         back=quote(back) if back else None,
         losses=LOSS,
-        calibration=max(words, key=WORDS.index, default="missing"),
+        calibration=_worst_calibration(sequences.values(), "missing"),
         annotations=sum(facts["pictures"]["labels"].values()),
         megabytes=sum(one["bytes"] for one in facts["bytes"]["kinds"].values()) / 1e6,
         configuration=json.dumps(facts["bytes"]["configuration"], indent=1, ensure_ascii=False),
@@ -102,9 +101,7 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         sequences = list(row.get("sequences", {}).values())
         level = "red" if row.get("error") else row["verdict"]["level"]
         bad = [one for one in row.get("verdict", {}).get("checks", ()) if one["level"] != "green"]
-        why = "; ".join(
-            f"{one['check']}{' of ' + one['where'] if one['where'] else ''}: {one['found']}" for one in bad[:3]
-        )
+        said = [f"{one['check']}{' of ' if one['where'] else ''}{one['where']}: {one['found']}" for one in bad[:3]]
         more = f" (and {len(bad) - 3} more)" if len(bad) > 3 else ""
         lines.append(
             {
@@ -118,10 +115,8 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
                 "sensors": list(dict.fromkeys(name for one in sequences for name, n in one["sensors"].items() if n)),
                 "groups": dict(sum((Counter(one["groups"]) for one in sequences), Counter())),
                 "lost": row.get("lost"),
-                "calibration": max(
-                    (one["calibration"] for one in sequences if one["calibration"]), key=WORDS.index, default=""
-                ),
-                "why": row.get("error") or why + more,
+                "calibration": _worst_calibration(sequences, ""),
+                "why": row.get("error") or "; ".join(said) + more,
                 "page": quote(row["page"]) if row.get("page") else None,
             }
         )
@@ -142,6 +137,11 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         version=__version__,
     )  # fmt: skip
     return bytes(text, "utf-8")
+
+
+def _worst_calibration(sequences: Iterable[Mapping[str, Any]], default: str) -> str:
+    """Return the worst word about the calibration of some sequences; `default` without any."""
+    return max((one["calibration"] for one in sequences if one["calibration"]), key=WORDS.index, default=default)
 
 
 def _points(metres: NDArray[np.float64]) -> str:
@@ -211,6 +211,5 @@ def _text(name: str) -> str:
 def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=_visible, undefined=StrictUndefined
-    )
+    loader = FileSystemLoader(TEMPLATES)
+    return Environment(loader=loader, autoescape=True, finalize=_visible, undefined=StrictUndefined)
