@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings, report_progress
+from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings, options_of, report_progress
 from edgefirst_ros.cli.output import Report, Result
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, need
 
@@ -80,17 +80,9 @@ def convert(
         places = locate(recordings or [])
         at = {name: _place_of(f"--sequence {name}={file}", file, places) for name, file in named.items()}
         with fetched(places) as found, report_progress(context) as report:
-            outcome = run(
-                found,
-                out,
-                name=name,
-                settings=settings,
-                join=join,
-                sequences={name: file if (n := at[name]) is None else found[n] for name, file in named.items()},
-                overwrite=overwrite,
-                resume=resume,
-                progress=report,
-            )
+            sequences = {name: file if (n := at[name]) is None else found[n] for name, file in named.items()}
+            options = options_of(context, "recordings", "out", "config", "sequence", "with_report", "upload")
+            outcome = run(found, out, **options, settings=settings, sequences=sequences, progress=report)
             if target is not None and outcome.refused is None:
                 _upload(outcome, target, overwrite, report)
     except KeyboardInterrupt:

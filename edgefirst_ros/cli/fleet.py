@@ -167,10 +167,7 @@ def _plan_text(conversion: Conversion) -> Text:
     yield f"{len(plan.todo)} to do ({size}), {conversion.tally.before} done before; dry run: no file changes"
 
 
-def status(
-    place: Annotated[str, PLACE],
-    where: Annotated[str | None, WHERE] = None,
-) -> Result:
+def status(place: Annotated[str, PLACE], where: Annotated[str | None, WHERE] = None) -> Result:
     """Show the recordings of a fleet by settings and verdict, and the failed ones.
 
     Reads the state files, and rewrites DST/catalogue.parquet where it is older than they are.
@@ -376,26 +373,26 @@ def report(
 @contextmanager
 def live(*, quiet: bool) -> Iterator[Callable[[FleetProgress], None]]:
     """Return a function that prints the progress of a run; it may be called at any rate."""
-    terminal = sys.stderr.isatty() and not quiet
-    told = {"at": time.monotonic(), "width": 0.0}
+    terminal, at, width = sys.stderr.isatty(), time.monotonic(), 0
 
     def report(tally: FleetProgress) -> None:
+        nonlocal at, width
         now = time.monotonic()
-        if quiet or now - told["at"] < (EVERY if terminal else LINE_EVERY):
+        if quiet or now - at < (EVERY if terminal else LINE_EVERY):
             return
-        told["at"] = now
-        line = describe(tally)[: shutil.get_terminal_size().columns - 1 if terminal else None]
+        at, line = now, describe(tally)
         with suppress(OSError):  # the reader may be gone; the work continues
             if terminal:
-                print(f"\r{line.ljust(int(told['width']))}", end="", file=sys.stderr, flush=True)
-                told["width"] = len(line)
+                line = line[: shutil.get_terminal_size().columns - 1]
+                print(f"\r{line.ljust(width)}", end="", file=sys.stderr, flush=True)
+                width = len(line)
             else:
                 print(line, file=sys.stderr, flush=True)
 
     try:
         yield report
     finally:
-        if width := int(told["width"]):
+        if width:
             with suppress(OSError):
                 print(f"\r{' ' * width}\r", end="", file=sys.stderr, flush=True)
 

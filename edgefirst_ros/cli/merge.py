@@ -49,10 +49,7 @@ def merge(
     return replace(done, sequences=sequences, notes=list(map(found.restore, done.notes)))
 
 
-def split(
-    context: typer.Context,
-    datasets: Annotated[list[Path], DATASET],
-) -> Result:
+def split(context: typer.Context, datasets: Annotated[list[Path], DATASET]) -> Result:
     """Assign the samples of datasets to new groups.
 
     Only NAME.arrow of each is rewritten. Several datasets are split as one set of sequences. With --group only, other

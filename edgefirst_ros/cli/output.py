@@ -10,9 +10,8 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from edgefirst_ros.counts import UNITS
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, listed, one_line, printable
@@ -47,8 +46,7 @@ class Result(Protocol):
         """Return the outcome for people."""
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """Result of a verb that no other result describes."""
 
     plain: Callable[[], Any]

@@ -36,9 +36,7 @@ def replay(
     from edgefirst_ros.config import ReplaySettings, Settings
 
     recordings, ros = before_ros_arguments(arguments or (), "recordings", None)
-    texts = texts_of(context)
-    listed = json.dumps(recordings, ensure_ascii=False) if recordings else None
-    texts |= {key: text for key, text in (("recordings", listed), ("out", out), ("name", name)) if text}
-    texts |= {key: "true" for key, wanted in (("join", join), ("overwrite", overwrite)) if wanted}
-    parameters = as_parameters(texts, Settings, ReplaySettings)
-    run_node("replay", [*ros, *parameters])  # of parameters the last one counts
+    given = {"recordings": json.dumps(recordings, ensure_ascii=False) if recordings else None, "out": out, "name": name}
+    given |= {key: "true" if wanted else None for key, wanted in (("join", join), ("overwrite", overwrite))}
+    texts = texts_of(context) | {key: text for key, text in given.items() if text}
+    run_node("replay", [*ros, *as_parameters(texts, Settings, ReplaySettings)])  # of parameters the last one counts

@@ -11,7 +11,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -48,15 +47,6 @@ WRITTEN = {
 """Settings of the form of the temporary dataset."""
 
 
-@dataclass
-class _Topic:
-    """Times of a topic's messages, 16 bytes each."""
-
-    schema: str
-    times: array[int] = field(default_factory=lambda: array("q"))
-    delays: array[int] = field(default_factory=lambda: array("q"))
-
-
 NEVER = -(1 << 62)
 
 
@@ -64,7 +54,8 @@ class _Watch:
     """Notes all messages of the first walk; its time ignores steps of a clock that is set."""
 
     def __init__(self) -> None:
-        self.topics: dict[str, _Topic] = {}
+        self.topics: dict[str, tuple[str, array[int], array[int]]] = {}
+        """Type, times and delays of the messages of each topic."""
         self._now = 0
         self._last: int | None = None
 
@@ -74,22 +65,22 @@ class _Watch:
             step = message.log_time - self._last
             self._now += step if -JUMP_BACK < step < JUMP_FORWARD else 0
         self._last = message.log_time
-        topic = self.topics.get(message.topic)
-        if topic is None:
-            topic = self.topics[message.topic] = _Topic(message.schema)
-        topic.times.append(self._now)
+        if message.topic not in self.topics:
+            self.topics[message.topic] = message.schema, array("q"), array("q")
+        _, times, delays = self.topics[message.topic]
+        times.append(self._now)
         stamp = header_stamp(message)
-        topic.delays.append(message.log_time - stamp if stamp else NEVER)
+        delays.append(message.log_time - stamp if stamp else NEVER)
 
     def found(self) -> dict[str, TopicMessages]:
         """Return all topics, their times from the first message on."""
-        first = min((min(one.times) for one in self.topics.values()), default=0)
+        first = min((min(times) for _, times, _ in self.topics.values()), default=0)
         found = {}
-        for name, one in self.topics.items():
-            times, delays = np.frombuffer(one.times, np.int64), np.frombuffer(one.delays, np.int64)
+        for name, (schema, *its) in self.topics.items():
+            times, delays = (np.frombuffer(one, np.int64) for one in its)
             order = np.argsort(times, kind="stable")
             late = np.where(delays == NEVER, np.nan, delays / SECOND)
-            found[name] = TopicMessages(one.schema, (times[order] - first) / SECOND, late[order])
+            found[name] = TopicMessages(schema, (times[order] - first) / SECOND, late[order])
         return found
 
 
@@ -188,7 +179,7 @@ class Chooser:
         self._length = 1
         self._parts: dict[int, Part] = {}
         """By frame number, of those that have more than rows."""
-        self._labels: dict[str, int] = {}
+        self._labels: set[str] = set()
         self._skews: dict[str, int] = {}
         self._picked = {"label": 0, "skew": 0}
         self._slots = {"picture": -1, "radar": -1, "lidar": -1}
@@ -243,15 +234,12 @@ class Chooser:
         return True
 
     def _is_new(self, frame: Frame) -> bool:
-        """True if it shows more of a label, or a larger skew, than all frames before."""
+        """True if it shows a label that no frame before has, or a larger skew than all of them."""
         new = False
         boxes = getattr(frame.result.content, "boxes", ()) if frame.result is not None else ()
-        counted: dict[str, int] = {}
-        for box in boxes:
-            counted[box.label] = counted.get(box.label, 0) + 1
-        for label, number in counted.items():
+        for label in dict.fromkeys(box.label for box in boxes):
             if label not in self._labels and self._picked["label"] < LABELS:
-                self._labels[label] = number
+                self._labels.add(label)
                 self._picked["label"] += not new
                 new = True
         for sensor, (stamp, _) in frame.companions.items():

@@ -205,18 +205,11 @@ def _drawn(
     lidar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if not is_radar(key))])
     radar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if is_radar(key))])
     speed = np.concatenate([np.zeros(0), *(speed for key, (_, speed) in moved.items() if is_radar(key))])
-    above = from_above(lidar, radar, speed, view) if len(lidar) or len(radar) else None
-    return Shown(
-        sample.name,
-        sample.frame,
-        place.seconds,
-        why,
-        pictures,
-        png(above) if above is not None else None,
-        f"{len(lidar)} lidar points and {len(radar)} radar targets of {name} from above, forward up",
-        {sensor: value / 1e6 for sensor, value in sample.skew.items()},
-        "; ".join(dict.fromkeys(said)) or "; ".join(filter(None, listed)),
-    )
+    above = png(from_above(lidar, radar, speed, view)) if len(lidar) or len(radar) else None
+    alt = f"{len(lidar)} lidar points and {len(radar)} radar targets of {name} from above, forward up"
+    skews = {sensor: value / 1e6 for sensor, value in sample.skew.items()}
+    words = "; ".join(dict.fromkeys(said)) or "; ".join(filter(None, listed))
+    return Shown(sample.name, sample.frame, place.seconds, why, pictures, above, alt, skews, words)
 
 
 def _draw_labels(
@@ -356,11 +349,9 @@ def draw_lidar(picture: Image.Image, points: Floats, way: Projector) -> int:
     pixels = (seen.pixels[seen.mask][order] + 0.5) * scale
     colours = distance_colours(np.linalg.norm(rays[order], axis=1))
     canvas = np.asarray(picture).copy()
-    for dx in (0, 1):
-        for dy in (0, 1):
-            x = np.clip(np.floor(pixels[:, 0]).astype(int) + dx, 0, picture.width - 1)
-            y = np.clip(np.floor(pixels[:, 1]).astype(int) + dy, 0, picture.height - 1)
-            canvas[y, x] = colours
+    for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        x, y = np.clip(np.floor(pixels).astype(int) + corner, 0, np.array(picture.size) - 1).T
+        canvas[y, x] = colours
     picture.paste(Image.fromarray(canvas))
     return int(seen.mask.sum())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import rerun as rr
 import rerun.blueprint as rrb
 from PIL import Image
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import EdgeFirstError, text_of
@@ -69,23 +70,19 @@ class Logger:
         for place in self.subject.places:
             self._inputs[place.sample.name] |= place.sample.inputs
 
-    def run(self, samples: Iterable[Sample], progress: Any, total: int) -> int:
-        """Log all samples; returns how many."""
-        done = 0
-        video = iter(self.packets) if self.packets is not None else iter(())
+    def run(self, samples: Sequence[Sample], progress: Progress) -> None:
+        """Log all samples."""
+        video = iter(self.packets or ())
         ahead = next(video, None)
-        for sample in samples:
-            stamp = sample.timestamp
+        for done, sample in enumerate(samples, 1):
             while ahead is not None and sample.frame is not None and ahead.frame <= sample.frame:
                 self._packet(ahead)
                 ahead = next(video, None)
-            self._at(sample.frame, stamp)
+            self._at(sample.frame, sample.timestamp)
             if sample.name != self._sequence:
                 self._calibrate(sample)
             self._sample(sample)
-            done += 1
-            progress("logging", done, total)
-        return done
+            progress("logging", done, len(samples))
 
     def _at(self, frame: int | None, stamp: int | None) -> None:
         self.recording.set_time("frame", sequence=frame or 0)
@@ -122,9 +119,7 @@ class Logger:
             if pose is not None:  # of a placeholder the camera looks forward
                 pose = pose @ np.linalg.inv(TO_OPTICAL) if word == IDENTITY else pose
                 self._log(entity, _transform(pose))
-            size = (
-                {"width": info["width"], "height": info["height"]} if info.get("width") and info.get("height") else {}
-            )
+            size = {key: info[key] for key in ("width", "height")} if info.get("width") and info.get("height") else {}
             self._log(entity, rr.Pinhole(image_from_camera=k, camera_xyz=rr.ViewCoordinates.RDF, **size))
 
     # ---- one sample ----------------------------------------------------------------------
@@ -187,15 +182,8 @@ class Logger:
         if "box2d" in rows.columns and "label" in rows.columns:
             labels = [str(label) for label in rows.drop_nulls("box2d")["label"].cast(str).to_list()]
         classes = [self._names.setdefault(label, len(self._names) + 1) for label in labels]
-        self._log(
-            "camera/boxes",
-            rr.Boxes2D(
-                centers=boxes[:, :2] * size,
-                sizes=boxes[:, 2:] * size,
-                labels=labels if len(labels) == len(boxes) else None,
-                class_ids=classes if len(labels) == len(boxes) else None,
-            ),
-        )
+        named: dict[str, Any] = {"labels": labels, "class_ids": classes} if len(labels) == len(boxes) else {}
+        self._log("camera/boxes", rr.Boxes2D(centers=boxes[:, :2] * size, sizes=boxes[:, 2:] * size, **named))
         mask = self._mask(rows, size)
         if mask is not None:
             self._log("camera/masks", rr.SegmentationImage(mask, opacity=0.4))
@@ -262,21 +250,19 @@ def _transform(pose: Any) -> Any:
 
 def blueprint(entities: Collection[str]) -> Any:
     """Return the layout for the existing entities: `camera`, `camera-left`, `lidar`, `cube`, `map`, `skew`."""
-    left: list[Any] = []
-    right: list[Any] = []
-    below: list[Any] = []
     cameras, clouds, cubes = (
         sorted(one for one in entities if one.partition("-")[0] in kinds)
         for kinds in (("camera",), ("lidar", "radar"), ("cube",))
     )
     views = [rrb.Spatial2DView(origin=one, contents=f"{one}/**", name=one.capitalize()) for one in cameras]
-    left += [rrb.Grid(*views)] if len(views) > 1 else views
+    left: list[Any] = [rrb.Grid(*views)] if len(views) > 1 else [*views]
+    right: list[Any] = []
     if "skew" in entities:
         left.append(rrb.TimeSeriesView(origin="skew", name="Skew, ms"))
     if cameras or clouds:
         shown = [*(f"/{one}/**" for one in clouds), *(f"/{one}" for one in cameras)]
         right.append(rrb.Spatial3DView(origin="/", contents=shown, background=PAPER, name="In space"))
-    below += [rrb.TensorView(origin=one, name=one.replace("cube", "Radar cube")) for one in cubes]
+    below: list[Any] = [rrb.TensorView(origin=one, name=one.replace("cube", "Radar cube")) for one in cubes]
     if "map" in entities:
         below.append(rrb.MapView(origin="map", name="Map"))
     if below:

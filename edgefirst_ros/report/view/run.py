@@ -139,14 +139,14 @@ def _logged(
     logger = Logger(recording, subject, only, video, repeats=frame is not None)
     os.close(create_anew(target))  # its folder may be open to all: never write into a file that was put there
     recording.save(str(target))
-    number = logger.run(samples, progress, len(samples))
+    logger.run(samples, progress)
     logger.finish()
     if not logger.entities:
         raise DatasetError(f"{subject.path}: it has none of {', '.join(only or SENSORS)}")
     recording.send_blueprint(blueprint(logger.entities))
     recording.flush()
     recording.disconnect()
-    return Viewed(number, sorted(logger.entities), [*subject.notes, *logger.notes.values()], None)
+    return Viewed(len(samples), sorted(logger.entities), [*subject.notes, *logger.notes.values()], None)
 
 
 def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet]:
