@@ -53,9 +53,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     """True if memory ran out, also while a library was being loaded."""
     if isinstance(error, OSError):  # as of a folder of modules that is listed
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or (
-        isinstance(error, ImportError) and any(sign in str(error).lower() for sign in _NO_ROOM)
-    )
+    if isinstance(error, ImportError):
+        return any(sign in str(error).lower() for sign in _NO_ROOM)
+    return isinstance(error, MemoryError)
 
 
 def printable(text: str) -> str:

@@ -97,10 +97,8 @@ class Command(TyperCommand):
             options = {option for one in self.get_params(ctx) for option in one.opts}
             if meant := [option for option in INSTEAD.get(given, ()) if unknown and option in options]:
                 raise UsageError(f"no option {given}; use {' or '.join(meant)}") from None
-            if unknown and given in ("-o", "--out") and ctx.info_name in ("label", "recover", "split"):
-                raise UsageError(
-                    f"no option {given}; {ctx.info_name} changes the dataset itself, so copy it first"
-                ) from None
+            if unknown and given in ("-o", "--out") and (verb := ctx.info_name) in ("label", "recover", "split"):
+                raise UsageError(f"no option {given}; {verb} changes the dataset itself, so copy it first") from None
             if self.uses and unknown:
                 from edgefirst_ros.config.load import OTHER_NAMES
 

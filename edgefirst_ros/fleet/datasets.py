@@ -134,11 +134,10 @@ def shards(datasets: Sequence[FleetDataset], most: int | None) -> list[list[Flee
     found: list[list[FleetDataset]] = []
     size = most + 1
     for dataset in datasets:
-        own = dataset.container_bytes + (PER_ENTRY * dataset.entries if most > LARGE else 0)
-        if dataset.container_bytes > most:
-            raise UsageError(
-                f"--shard-bytes {most}: {dataset.name} has {dataset.container_bytes} bytes; allow at least as many"
-            )
+        name, bare = dataset.name, dataset.container_bytes
+        if bare > most:
+            raise UsageError(f"--shard-bytes {most}: {name} has {bare} bytes; allow at least as many")
+        own = bare + (PER_ENTRY * dataset.entries if most > LARGE else 0)
         if size + own > most - (END if size else 0):
             found.append([])
             size = 0

@@ -8,7 +8,6 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from edgefirst_ros import __version__
@@ -25,8 +24,7 @@ APART = 4
 """Of so many workers one has something to do while those tasks run that workers died of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One call of a function that returns a plain record with a `verdict`, and never raises."""
 
     function: Callable[[dict[str, Any]], dict[str, Any]]

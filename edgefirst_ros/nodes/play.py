@@ -231,16 +231,13 @@ class Player:
         if timeline is None:
             raise RecordingError(f"{recording.path}: it has no message that could be published")
         if timeline.steps:
-            output.warning(
-                f"the clock was set {counted(timeline.steps, 'time')} during the recording; such pauses are skipped"
-            )
-        if nanoseconds(self.settings.start) > self.length:
-            raise UsageError(
-                f"start: {self.settings.start:g} s is after the end of the recording, which lasts "
-                f"{self.length / SECOND:.3f} s"
-            )
-        opened = open_channels(self._bus, list(recording.channels.values()), self.settings.topics)
-        self._outlets, self.skipped = opened
+            times = counted(timeline.steps, "time")
+            output.warning(f"the clock was set {times} during the recording; such pauses are skipped")
+        if nanoseconds(start := self.settings.start) > self.length:
+            lasts = f"{self.length / SECOND:.3f} s"
+            raise UsageError(f"start: {start:g} s is after the end of the recording, which lasts {lasts}")
+        channels = list(recording.channels.values())
+        self._outlets, self.skipped = open_channels(self._bus, channels, self.settings.topics)
         for topic, why in self.skipped.items():
             output.warning(printable(f"{topic} is not published, {why}"))
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -210,17 +209,16 @@ def describe_paces(timeline: Timeline, *, several: bool) -> dict[str, dict[str, 
     return found
 
 
-@dataclass
-class Gathered:
+class Gathered(NamedTuple):
     """Content of a page."""
 
     facts: dict[str, Any]
-    figures: dict[str, list[Figure]] = field(default_factory=dict)
+    figures: dict[str, list[Figure]]
     """{section: figures}."""
-    sheet: list[Shown] = field(default_factory=list)
-    gaps: list[tuple[str, Interval]] = field(default_factory=list)
+    sheet: list[Shown]
+    gaps: list[tuple[str, Interval]]
     """The longest gaps with their names."""
-    tracks: Mapping[str, Track] = field(default_factory=dict)
+    tracks: Mapping[str, Track]
 
 
 def gather(subject: ReportSubject, samples: int) -> Gathered:
@@ -234,12 +232,8 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
     if found["verdict"]["level"] != "red" and not len(subject.timeline):
         checks = checks[1:]
     ways = tracks(subject)
-    checks += [
-        *(one for look in bright.values() for one in look.checks),
-        *fits.checks,
-        *delay_checks(subject),
-        *position_checks(subject, ways),
-    ]
+    checks += [*(one for look in bright.values() for one in look.checks), *fits.checks]
+    checks += [*delay_checks(subject), *position_checks(subject, ways)]
     found["verdict"] = verdict(checks)
     whole, metadata = subject.summary.whole, subject.dataset.metadata
     found["sensors"], found["groups"] = dict(whole.sensors), dict(whole.groups)

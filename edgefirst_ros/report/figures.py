@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -531,7 +532,4 @@ def least_span(values: ArrayLike, span: float) -> list[float] | None:
 
 def rounded(values: ArrayLike, digits: int) -> list[float | None]:
     """Plain numbers for JSON, NaN becomes None: pages stay small."""
-    given = np.asarray(values, float)
-    return [
-        round(float(value), digits) if finite else None for value, finite in zip(given, np.isfinite(given), strict=True)
-    ]
+    return [round(value, digits) if math.isfinite(value) else None for value in np.asarray(values, float).tolist()]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -133,8 +133,7 @@ def _read_mean_luma(sample: Sample, camera: str) -> float:
     raise DatasetError(f"{place}: {picture.width} x {picture.height} pixels are too many")
 
 
-@dataclass
-class CubeLook:
+class CubeLook(NamedTuple):
     """Cubes of one sequence and radar that follow each other."""
 
     name: str
@@ -153,8 +152,7 @@ class CubeLook:
     """True if all cubes are shown."""
 
 
-@dataclass
-class RadarLook:
+class RadarLook(NamedTuple):
     """Cubes by sequence, and targets over the whole drive by radar."""
 
     cubes: Sequence[CubeLook]

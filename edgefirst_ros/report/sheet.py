@@ -8,9 +8,8 @@ import html
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,7 @@ Colour: TypeAlias = tuple[int, ...]
 NOTHING = np.zeros((0, 3))
 
 
-@dataclass
-class Shown:
+class Shown(NamedTuple):
     """One sample of the sheet."""
 
     sequence: str
@@ -321,12 +319,8 @@ def draw_annotations(
         draw = ImageDraw.Draw(picture)
         if number in boxes:
             x, y, w, h = boxes[number]
-            left, right, top, bottom = (
-                (x - w / 2) * width,
-                (x + w / 2) * width,
-                (y - h / 2) * height,
-                (y + h / 2) * height,
-            )
+            left, top = (x - w / 2) * width, (y - h / 2) * height
+            right, bottom = (x + w / 2) * width, (y + h / 2) * height
             if right > left and bottom > top and max(map(abs, (left, top, right, bottom))) < 10 * WIDTH:
                 draw.rectangle((left, top, right - 1, bottom - 1), outline=colour, width=2)
                 score = row.get("box2d_score")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class TopicMessages:
+class TopicMessages(NamedTuple):
     """All messages of one topic of a recording."""
 
     schema: str
@@ -42,8 +41,7 @@ class TopicMessages:
     """`log_time` less header stamp, s; NaN without one."""
 
 
-@dataclass(frozen=True)
-class PlacedSample:
+class PlacedSample(NamedTuple):
     """A sample and where it is on the axis of time."""
 
     seconds: float

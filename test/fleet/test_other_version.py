@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that have another version than the command, and such as die of everything."""
 
-import dataclasses
-
 import pytest
 from fleet_tasks import Here
 
@@ -19,7 +17,7 @@ class Older(Here):
     """An engine whose workers have version 0.0.9."""
 
     def submit(self, task):
-        asked = dataclasses.replace(task, arguments=task.arguments | {"software": "0.0.9"})
+        asked = task._replace(arguments=task.arguments | {"software": "0.0.9"})
         record = asked.function(asked.arguments)
         assert record["software"] == __version__
         self._done.append((task, record | {"software": "0.0.9"}))

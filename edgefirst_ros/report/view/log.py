@@ -11,7 +11,7 @@ import io
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import rerun as rr
@@ -34,8 +34,7 @@ from edgefirst_ros.streams import CAMERA, of_key
 LARGEST_TENSOR = 1 << 24
 
 
-@dataclass(frozen=True)
-class Packet:
+class Packet(NamedTuple):
     """One access unit of video as recorded."""
 
     frame: int
