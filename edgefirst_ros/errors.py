@@ -169,12 +169,9 @@ class MessageError(EdgeFirstError):
 
 
 def missing_extra(purpose: str, extra: str, found: object) -> str:
-    """Return in words that a library of an extra is missing, and the commands that install it.
+    """Return in words that `purpose` needs a library of an extra, and the commands that install it.
 
-    Args:
-        purpose: Command or file that needs the library, such as `report`.
-        extra: Name of the extra.
-        found: The ImportError, or the name of the library.
+    `purpose`: a command or file, such as `report`; `found`: the ImportError, or the name of the library.
     """
     why = str(found) if isinstance(found, ImportError) else f"{found} is not installed"
     return (
