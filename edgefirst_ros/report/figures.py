@@ -57,9 +57,9 @@ def text(value: object) -> str:
     return html.escape(str(value), quote=False).replace("&gt;", ">")
 
 
-def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str, Any]:
+def line(x: Floats, y: Floats, name: str, number: int) -> dict[str, Any]:
     """Return a line, thinned, with a marker at values that no segment of it ends at: both neighbours are missing."""
-    x, y, _ = thinned(x, y)
+    x, y = thinned(x, y)
     colour = COLOURS[number % len(COLOURS)]
     known = np.isfinite(y)
     isolated = known & ~np.append(known[1:], False) & ~np.append(False, known[:-1])
@@ -72,7 +72,6 @@ def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str,
         "name": text(name),
         "line": {"width": 1.2, "color": colour, "dash": DASHES[number // len(COLOURS) % len(DASHES)]},
         **marked,
-        **more,
     }
 
 
@@ -475,14 +474,14 @@ PERIODS = 3
 """Least usual intervals in a bin: in shorter ones a message more or less looks like a gap."""
 
 
-def thinned(x: Floats, y: Floats, points: int = POINTS) -> tuple[Floats, Floats, bool]:
-    """Return the least and the largest value of each of `points`/2 bins, in order, and whether anything was dropped.
+def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest value of each of `POINTS`/2 bins, in order.
 
     `x` rises; NaN in `y` breaks a line and stays where a bin has only NaN.
     """
-    if len(x) <= points:
-        return x, y, False
-    edges = np.linspace(0, len(x), points // 2 + 1).astype(int)
+    if len(x) <= POINTS:
+        return x, y
+    edges = np.linspace(0, len(x), POINTS // 2 + 1).astype(int)
     kept: list[int] = []
     for start, stop in itertools.pairwise(edges):
         own = y[start:stop]
@@ -490,7 +489,7 @@ def thinned(x: Floats, y: Floats, points: int = POINTS) -> tuple[Floats, Floats,
             kept.append(int(start))
         else:
             kept += sorted({start + int(np.nanargmin(own)), start + int(np.nanargmax(own))})
-    return x[kept], y[kept], True
+    return x[kept], y[kept]
 
 
 def with_breaks(x: Sequence[Floats], y: Sequence[Floats]) -> tuple[Floats, Floats]:

@@ -302,7 +302,7 @@ def draw_annotations(
     rows: list[dict[str, Any]],
     boxes: Mapping[int, Floats],
     colours: dict[str, Colour],
-    taken: list[Frame] | None = None,
+    taken: list[Frame],
 ) -> None:
     """Draw masks, boxes and labels; `boxes`: by row, centre and size in parts of the picture.
 
@@ -327,7 +327,7 @@ def draw_annotations(
                 text = f"{label} {score:.2f}" if isinstance(score, float) else label
                 if text:
                     tags.append((score if isinstance(score, float) else 1.0, (left, top, right, bottom), text, colour))
-    draw, taken = ImageDraw.Draw(picture), [] if taken is None else taken
+    draw = ImageDraw.Draw(picture)
     for _, (left, top, _, bottom), text, colour in sorted(tags, key=lambda tag: -tag[0]):  # the surest first
         places = [(left, y) for y in (top - 15, bottom + 1, top + 1, top - 31)]
         _place_tag(draw, places, text, colour, taken, picture.size)
@@ -350,14 +350,11 @@ def draw_lidar(picture: Image.Image, points: Floats, way: Projector) -> int:
     return int(seen.mask.sum())
 
 
-def draw_radar(
-    picture: Image.Image, points: Floats, speed: Floats, way: Projector, taken: list[Frame] | None = None
-) -> int:
+def draw_radar(picture: Image.Image, points: Floats, speed: Floats, way: Projector, taken: list[Frame]) -> int:
     """Draw radar targets in the picture with their speed, and return how many are in it.
 
     A speed that would cover one of the frames `taken` is not written; those written are added.
     """
-    taken = [] if taken is None else taken
     seen = way.project(points)
     scale = picture.width / (way.size[0] or picture.width)
     draw = ImageDraw.Draw(picture)

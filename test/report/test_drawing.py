@@ -28,7 +28,7 @@ BOX = np.array([0.5, 0.5, 0.25, 0.25])  # x 24 to 40, y 18 to 30
 def drawn(row, box=BOX, colours=None):
     """(48, 64, 3) black picture with one annotation drawn."""
     picture = Image.new("RGB", SIZE)
-    draw_annotations(picture, [row], {} if box is None else {0: box}, {} if colours is None else colours)
+    draw_annotations(picture, [row], {} if box is None else {0: box}, {} if colours is None else colours, [])
     return np.asarray(picture)
 
 
@@ -130,7 +130,7 @@ def test_labels_of_boxes_on_one_place_do_not_cover_each_other_and_the_surest_sta
     monkeypatch.setattr(sheet, "_tag", lambda draw, place, text, colour: placed.append((*place, text)))
     rows = [{"label": f"thing{n}", "box2d_score": n / 10, "mask": None} for n in range(1, 10)]
     boxes = {n: np.array([0.5, 0.5, 0.2, 0.2]) for n in range(9)}
-    draw_annotations(Image.new("RGB", (640, 360)), rows, boxes, {})
+    draw_annotations(Image.new("RGB", (640, 360)), rows, boxes, {}, [])
     assert placed[0][2] == "thing9 0.90"
     assert 1 < len(placed) < len(rows)
     tops = sorted(y for _, y, _ in placed)
