@@ -36,7 +36,7 @@ from edgefirst_ros.sensors.transforms import (
     rotation,
     world_to_ecef,
 )
-from edgefirst_ros.streams import CAMERA, keys_named, of_columns
+from edgefirst_ros.streams import CAMERA, keys_named, of_columns, of_kind
 
 WAYS = (
     "convert the recording again with a topic of poses (pose_topic: /odom), two frames of /tf (in a rig pose: {tf: "
@@ -236,6 +236,12 @@ class Drive:
             raise DatasetError(
                 f"{self.dataset.paths.frames}: the static_transforms in its metadata cannot be read: {error!r}"
             ) from error
+
+    def lacks_intrinsics(self, kind: str) -> bool:
+        """True for the pictures of a further camera of a rig that has no CameraInfo."""
+        sensor = of_kind(kind)
+        further = sensor.form == "camera" and sensor.instance is not None
+        return further and self.calibration.info_of(sensor.key) is None
 
     def find_frame(self, sensor: str) -> str:
         """Return the frame of a sensor by any of its names, such as a kind. Raises DatasetError if it is unknown."""

@@ -287,7 +287,10 @@ class _SequenceWriter:
         held: dict[str, tuple[SensorChannel, array[int], array[int]]] = {}
         for sample in self._kept.tolist():
             for kind in self.drive.dataset.members(self.drive.samples[sample].key):
-                if (channel := channel_of(kind)) is not None:
+                channel = channel_of(kind)
+                if channel is not None and self.drive.lacks_intrinsics(kind):
+                    self._counts.lost[f"{kind} without CameraInfo"] += 1
+                elif channel is not None:
                     _, when, where = held.setdefault(channel.name, (channel, array("q"), array("q")))
                     when.append(self.drive.stamp_of(kind, sample))
                     where.append(sample)
@@ -660,7 +663,8 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
             report.add(kind, "", NO_HOME, number)
         else:
             fields = {"radar": "power, noise", "lidar": "fields beside x, y, z, intensity, ring"}
-            twice = number - written[channel.name] - counts.lost[f"{channel.name} without points"]
+            left = counts.lost[f"{channel.name} without points"] + counts.lost[f"{kind} without CameraInfo"]
+            twice = number - written[channel.name] - left
             again = f"{twice} members that repeat a message or have no pose" if twice else ""
             where = f"samples/{channel.name}, sweeps/{channel.name}"
             report.add(

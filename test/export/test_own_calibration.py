@@ -12,7 +12,7 @@ from dataclasses import replace
 import handmade_dataset as made
 import numpy as np
 import pytest
-from bags import messages, write
+from bags import messages, write, write_two_of_each
 from l5kit_truth import opened
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
@@ -147,6 +147,27 @@ def test_ncore_wants_a_calibration_of_every_drive(gathered, tmp_path):
     with pytest.raises(DatasetError, match="no camera_info of 'bare_"):
         export(Dataset(gathered), "ncore", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("system", ["ncore", "nuscenes"])
+def test_a_further_camera_without_intrinsics_is_left_out_by_name(tmp_path, system):
+    if system == "ncore":
+        pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+    source, rig = write_two_of_each(tmp_path, seconds=1.0)
+    del rig["camera.left"]["info"]
+    kept = [one for one in messages(source) if one[1].topic != "/left/camera_info"]
+    path = convert(write(tmp_path / "drive.mcap", kept), tmp_path / "in", rig=rig).paths.container
+    lines = [line for line in export(path, system, tmp_path / "out").report.lines if "camera-left" in line.what]
+    (left,) = [line for line in lines if line.what == "camera-left.jpeg without CameraInfo"]
+    assert (left.number > 20, left.where, left.lost.partition(":")[0]) == (True, "", "not written")
+    assert not any(line.number for line in lines if line.what == "camera-left.jpeg")
+    names = {part.name.casefold() for part in (tmp_path / "out").rglob("*")}
+    assert not [name for name in names if "left" in name]
+    if system == "ncore":
+        v4, (summary,) = pytest.importorskip("ncore.data.v4"), (tmp_path / "out").glob("*/*.json")
+        assert v4.SequenceLoaderV4(v4.SequenceComponentGroupsReader([summary])).camera_ids == ["camera"]
+    else:
+        assert "cam_front" in names
 
 
 HIGH = 2.25

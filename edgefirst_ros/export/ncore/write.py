@@ -311,6 +311,7 @@ def _companion(report: LossReport, tally: Counter[str], kind: str, where: str) -
         ("outside", "measured before the first or after the last position, or not later than the one before"),
         ("without a place", "has no x, y and z"),
         ("empty", "only NUL bytes"),
+        ("without CameraInfo", "not written: the intrinsics of the camera are unknown"),
     ):
         report.count(f"{kind} {what}", "", why, tally[f"{kind} {what}"])
 
@@ -442,6 +443,8 @@ class _Sequence:
                 if reached:
                     annotations = {"annotations": told} if (told := plain(ready.rows)) else {}
                     self._picture(task, member, int(self._drive.stamps[n]), CAMERA, annotations)
+            elif self._drive.lacks_intrinsics(kind):
+                self._tally[f"{kind} without CameraInfo"] += 1
             elif is_companion(kind):
                 self._companion(task, member)
             elif kind == "depth.png" and reached:
