@@ -266,20 +266,15 @@ def recording_facts(
     except EdgeFirstError as error:
         facts["convertible"] = str(error)
     else:
+        known, companions = found.calibration, found.roles.companions
+        named = {key: walked.frame_ids[t] for key, t in companions.items() if t in walked.frame_ids}
         facts |= {
             "reference": found.roles.reference,
             "time_base": {"base": found.base.base, "topics": found.base.replaced},
             "segments": found.segments,
-            "calibration": judge(
-                found.calibration.camera_info,
-                found.calibration.static_transforms,
-                frames_of(
-                    found.roles.companions,
-                    {key: walked.frame_ids[t] for key, t in found.roles.companions.items() if t in walked.frame_ids},
-                ),
-            ),
-            "labels": found.calibration.labels,
-            "notes": [*found.roles.notes, *found.calibration.notes],
+            "calibration": judge(known.camera_info, known.static_transforms, frames_of(companions, named)),
+            "labels": known.labels,
+            "notes": [*found.roles.notes, *known.notes],
             "unused_topics": found.sequence("").unused,
         }
         if check_time:
@@ -308,9 +303,8 @@ def recording_text(facts: dict[str, Any]) -> Text:
             for key in ("header", "publish")
         ]
         name = topic["topic"] if topic["encoding"] == "cdr" else f"{topic['topic']} ({topic['encoding']})"
-        rows.append(
-            (name, str(topic["messages"]), f"{topic['hz']:.1f}", f"{topic['longest_gap_s']:.3f}", *told, topic["type"])
-        )
+        numbers = str(topic["messages"]), f"{topic['hz']:.1f}", f"{topic['longest_gap_s']:.3f}"
+        rows.append((name, *numbers, *told, topic["type"]))
     yield ("topic", "messages", "Hz", "longest gap, s", "header - log, s", "publish - log, s", "type"), rows
     yield ""
     for camera in facts["cameras"]:

@@ -256,7 +256,7 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
     found["notes"] = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.items())]
     tolerances = {name: one["tolerance_ms"] for name, one in found["skew"].items()}
     kinds = {kind: round(one["bytes"] / 1e6, 3) for kind, one in found["bytes"]["kinds"].items()}
-    bars_of = f"Bars of the annotations of {len(said['labels'])} labels"
+    alt = f"Bars of the annotations of {len(said['labels'])} labels"
     by_sequence = {one.name: one.labels for one in subject.summary.sequences}
     drawn = {
         "time": [*figures.rates(subject), *figures.intervals(subject), *figures.delays(subject)],
@@ -264,7 +264,7 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
         "track": figures.tracks(ways),
         "pictures": [
             *figures.brightness(bright),
-            *figures.bars("labels", "Annotations by label", bars_of, by_sequence, "annotations"),
+            *figures.bars("labels", "Annotations by label", alt, by_sequence, "annotations"),
             *figures.box_places(boxes_of(subject.dataset.annotations, metadata)),
         ],
         "radar": [*figures.radar(seen), *figures.lidar(ranges)],

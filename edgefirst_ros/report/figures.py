@@ -244,11 +244,11 @@ def skew_lines(subject: ReportSubject, tolerances: dict[str, float]) -> Iterator
     edge = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
     shapes = [{**edge, "y0": side * allowed, "y1": side * allowed} for side in (-1, 1)]
     over = axes(DRIVE, "skew, ms", [-1.15 * max(allowed, worst), 1.15 * max(allowed, worst)], shapes=shapes)
-    of = f"skew of {', '.join(sensors)}"
-    said = f"S{of[1:]} against samples; the largest is {worst:.1f} ms, {allowed:.0f} ms are tolerated"
+    names = ", ".join(sensors)
+    said = f"Skew of {names} against samples; the largest is {worst:.1f} ms, {allowed:.0f} ms are tolerated"
     yield Figure("skew-time", "Skew over time", said, lines, over, notes=is_thinned(lengths))
     shares = axes("skew, ms", "% of samples", barmode="overlay", bargap=0.05)
-    yield Figure("skew-histogram", "Skew as histogram", f"Histogram of the {of}", bars, shares)
+    yield Figure("skew-histogram", "Skew as histogram", f"Histogram of the skew of {names}", bars, shares)
 
 
 def tracks(ways: Mapping[str, Track]) -> list[Figure]:
