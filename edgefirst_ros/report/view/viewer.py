@@ -8,9 +8,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
 
 from edgefirst_ros.errors import EdgeFirstError, missing_extra
 
@@ -19,32 +18,8 @@ HERE = "127.0.0.1"
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 5.0
 """s that the viewer has to end by itself."""
-
-
-class _EndedError(Exception):
-    """A signal came."""
-
-
-class _Ends:
-    """Handler of signals. It raises only during the wait for the child, so that a half-started one never remains."""
-
-    def __init__(self) -> None:
-        self.came = self.raises = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.came = True
-        if self.raises:
-            raise _EndedError
-
-    def wait(self, child: subprocess.Popen[bytes]) -> bytes:
-        """Return the child's stderr, once it has ended; raises _EndedError where a signal comes, or came before."""
-        try:
-            self.raises = True
-            if self.came:
-                raise _EndedError
-            return child.communicate()[1]
-        finally:
-            self.raises = False
+PERIOD = 0.1
+"""s between two checks whether a signal came: its handler must not raise while the viewer is being started."""
 
 
 def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
@@ -53,24 +28,26 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
     if web:
         ports = _free_ports(2)
         command += ["--serve-web", "--bind", HERE, "--port", str(ports[0]), "--web-viewer-port", str(ports[1])]
-    ends = _Ends()
-    before = {number: signal.signal(number, ends) for number in ENDS}
-    child = None
+    caught: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in ENDS}
+    child = told = None
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if web:
             source = f"rerun%2Bhttp://{HERE}:{ports[0]}/proxy"
             say(f"http://{HERE}:{ports[1]}/?url={source}")
             say("its page requests fonts and analytics from other hosts; Ctrl-C ends it")
-        told = ends.wait(child)
-        if child.returncode:
-            words = told.decode(errors="replace").strip().splitlines()
+        while told is None and not caught:
+            with suppress(subprocess.TimeoutExpired):
+                told = child.communicate(timeout=PERIOD)[1]
+        if caught:
+            say("ended")
+        elif child.returncode:
+            words = (told or b"").decode(errors="replace").strip().splitlines()
             raise EdgeFirstError(
                 f"the viewer ended with {child.returncode}; without a screen use --save X.rrd or --web; "
                 f"its message: {words[-1] if words else 'none'}"
             )
-    except _EndedError:
-        say("ended")
     except OSError as error:
         raise EdgeFirstError(f"{command[0]}: cannot be started: {error.strerror or error}") from error
     finally:
