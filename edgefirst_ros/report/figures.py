@@ -33,8 +33,6 @@ RATE = [[0, "#c2313f"], [0.2, "#e08a3c"], [0.3, "#7fb6d6"], [0.5, "#3b82c4"], [0
 """Colours of a rate: 0, low, usual, higher."""
 MOST_TOPICS = 40
 MOST_TRACKS = 24
-LETTERS = 200
-"""Small letters of a name that fit beside each other in a figure as wide as the page."""
 DRIVE = "time of drive, s"
 
 
@@ -166,12 +164,11 @@ def mark_sequences(figure: Figure, timeline: Timeline) -> None:
     name = {"yref": "paper", "y": 1, "xanchor": "left", "yanchor": "bottom", "showarrow": False, "font": {"size": 10}}
     starts = list(timeline.starts.items())[:MOST_TOPICS]
     figure.layout.setdefault("shapes", []).extend({**edge, "x0": round(at, 3), "x1": round(at, 3)} for _, at in starts)
-    ends = [at for _, at in starts[1:]] + [float(timeline.seconds.max())]
+    last = float(timeline.seconds.max())
     figure.layout.setdefault("annotations", []).extend(
-        {**name, "x": round(at, 3), "text": text(cut(sequence))}
-        for (sequence, at), end in zip(starts, ends, strict=False)
-        if end - at >= timeline.seconds.max() * len(cut(sequence)) / LETTERS  # else it covers the next one
+        {**name, "x": round(at, 3), "text": text(cut(sequence))} for sequence, at in starts
     )
+    figure.layout["xaxis"] |= {"range": [-0.01 * last, 1.01 * last]}  # by it draw.js leaves out names without room
 
 
 def cut(name: str) -> str:

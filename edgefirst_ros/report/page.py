@@ -159,10 +159,10 @@ def _by_sequence(sequences: Mapping[str, Any], what: str, total: Any) -> list[tu
 
 
 def _figures(drawn: Sequence[Figure]) -> list[dict[str, Any]]:
-    """Return the figures of a section; of an odd number of narrow ones the last is as wide as the page."""
-    narrow = [one.key for one in drawn if one.key not in WIDE]
-    wide = WIDE.union(narrow[-1:] if len(narrow) % 2 else ())
-    return [_figure(one, wide=one.key in wide) for one in drawn]
+    """Return the figures of a section, as wide as the page if they are WIDE, name sequences, or have no neighbour."""
+    narrow = [one.key for one in drawn if one.key not in WIDE and not one.layout.get("annotations")]
+    narrow = narrow[: len(narrow) // 2 * 2]
+    return [_figure(one, wide=one.key not in narrow) for one in drawn]
 
 
 def _figure(one: Figure, *, wide: bool) -> dict[str, Any]:

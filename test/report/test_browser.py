@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages in a real browser: nothing is asked for, everything is drawn, and it fits any screen."""
 
+import json
 import os
 import time
 
@@ -145,6 +146,30 @@ def test_a_dataset_without_camera(shown, tmp_path):
     state = shown(report([dataset], samples=3).pages[0])
     assert "camera_info is missing" in state["text"]
     assert len(state["pictures"]) == 3  # from above
+
+
+COVERED = """() => [...document.querySelectorAll('.plot')].flatMap(plot => {
+  const boxes = [...plot.querySelectorAll('.annotation-text-g')].map(g => g.getBoundingClientRect());
+  return boxes.filter((b, n) => b.right > plot.getBoundingClientRect().right || boxes.slice(n + 1).some(
+    c => c.left < b.right && b.left < c.right)).map(() => plot.id); })"""
+NAMED = """() => [...document.querySelectorAll('#figure-intervals .annotation-text-g')].map(g => g.textContent)"""
+
+
+def test_names_of_drives_do_not_cover_each_other_in_any_figure(browser, tmp_path):
+    names = ["a-drive-of-a-host-with-a-long-name_2026", "a-short-drive_2026", "b-drive-of-a-host-with-a-long-name_2026"]
+    paths = [made(tmp_path, name, seconds=seconds) for name, seconds in zip(names, (4, 0.5, 3), strict=True)]
+    dataset = edgefirst_ros.convert(paths, tmp_path, name="drives").paths.container
+    page = browser.new_context(viewport={"width": 1600, "height": 600}).new_page()
+    page.goto(report([dataset], samples=1).pages[0].as_uri())
+    for width, seen in ((1600, [names[0], names[2]]), (320, []), (768, [names[0]]), (1600, [names[0], names[2]])):
+        page.set_viewport_size({"width": width, "height": 600})
+        page.wait_for_function(SETTLED)
+        page.wait_for_function(f"() => JSON.stringify(({NAMED})()) === '{json.dumps(seen, separators=(',', ':'))}'")
+        assert page.evaluate(COVERED) == [], width
+    used = "() => [...document.querySelectorAll('.plot')].map(p => (p.layout.xaxis.title || {}).text === "
+    used += "'time of drive, s' ? p.layout.xaxis.range[1] : 0)"
+    assert max(page.evaluate(used)) < 8
+    page.context.close()
 
 
 def test_an_hour(shown, tmp_path):

@@ -14,7 +14,6 @@ from edgefirst_ros.report.figures import (
     delays,
     gap_rows,
     intervals,
-    mark_sequences,
     radar,
     rates,
     skew_lines,
@@ -167,22 +166,6 @@ def drawn(trace):
 
 def present(trace):
     return {n for n, value in enumerate(trace["y"]) if value is not None}
-
-
-def test_a_name_that_would_cover_the_next_one_is_left_out(tmp_path):
-    parts = made.good()
-    second = 1_000_000_000
-    begins = {"short": (0, 1), "a-drive-with-a-long-name": (1, 60), "last": (61, 100)}
-    parts.frames = [
-        parts.frames[0] | {"name": name, "frame": n, "timestamp": made.START + (start + n) * second}
-        for name, (start, end) in begins.items()
-        for n in range(end - start)
-    ]
-    found = subject(made.write(tmp_path, parts))
-    (figure,) = intervals(found)
-    mark_sequences(figure, found.timeline)
-    assert [one["text"] for one in figure.layout["annotations"]] == ["a-drive-with-a-long-name", "last"]
-    assert len(figure.layout["shapes"]) == 3
 
 
 def dataset_of(tmp_path, there, step=made.STEP):
