@@ -74,6 +74,7 @@ def test_what_is_lost_is_named_by_its_place(call, damaged):
     assert f"note: {paths.arrow} stays as it is\n" in done.stdout
     assert set(found) == {"samples kept", "members kept", "bytes skipped, damaged or cut"}
     assert done.stdout.startswith("out/drive.zip: completed, with loss\n")
+    assert "note: if this was a conversion, the same convert command with --overwrite makes the whole" in done.stdout
 
 
 def test_places_beyond_those_listed_are_counted(unfinished, capsys):

@@ -328,8 +328,8 @@ class Recovery:
             yield from (f"lost: {lost.name or 'no member'} at byte {lost.start}: {lost.why}" for lost in self.lost)
             if self.lost_stretches > len(self.lost):
                 yield f"lost: {self.lost_stretches - len(self.lost)} more places"
-            if self.dry_run:
-                yield "note: if this was a conversion, the same convert command continues it instead"
+            instead = "continues it instead" if self.paths.unfinished else "with --overwrite makes the whole dataset"
+            yield f"note: if this was a conversion, the same convert command {instead}"
         yield from (f"note: {note}" for note in self.notes)
 
 
