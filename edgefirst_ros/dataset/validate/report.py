@@ -372,7 +372,7 @@ class Subject:
             for _ in table.batches():
                 pass
         except DatasetError as error:
-            self.table_faults.append((path.name, str(error)))
+            self.table_faults.append((path.name, str(error).removeprefix(f"{path}: ")))
             return None
         return table
 

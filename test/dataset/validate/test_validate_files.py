@@ -2,6 +2,7 @@
 """Every rule about the files themselves finds the defect planted in their bytes, and nothing else is said about it."""
 
 import io
+import os
 import struct
 import zipfile
 from pathlib import Path
@@ -171,6 +172,7 @@ def test_planted_defect_in_the_files(tmp_path, code, spoil, expected):
     spoil(path)
     assert code in expected
     assert found(path) == expected
+    assert os.fspath(tmp_path) not in "".join(one.message for one in validate(path).findings), "the place is named once"
 
 
 @pytest.mark.parametrize("wrong", ["", "size", "packed size"])
