@@ -516,10 +516,6 @@ class _Run:
 
     def _nothing(self) -> str:
         lines = [f"no samples, so no dataset in {self._paths.out}"]
-        for topic, count in self._facts.counts.topics.items():
-            reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
-            if reasons:
-                lines.append(f"{topic}: {counted(count.seen, 'message')}; {reasons}")
         for sensor in self._settings.require:
             found = [count for count in self._facts.counts.topics.values() if lacks(sensor) in count.dropped]
             frames = counted(sum(count.seen for count in found), "frame")
@@ -532,7 +528,12 @@ class _Run:
                 )
             elif found:
                 lines.append(f"{without}. Remove --require {sensor}.")
-        return "\n".join([*lines, *self._notes])
+        lines += self._notes
+        for topic, count in self._facts.counts.topics.items():
+            reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
+            if reasons:
+                lines.append(f"{topic}: {counted(count.seen, 'message')}; {reasons}")
+        return "\n".join(lines)
 
 
 def _finished(paths: DatasetPaths, plan: Sequence[Planned], settings: Settings, notes: list[str]) -> Outcome:

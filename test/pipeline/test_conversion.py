@@ -183,7 +183,9 @@ def test_without_a_required_sensor_in_time_the_error_names_the_closest_offset(re
     with pytest.raises(RecordingError) as failed:
         convert(path, tmp_path, settings=settings)
     told = r"90 of 90 frames have no lidar.points within 0.0001 s \(--tolerance\)\. Closest offset: (.*) s\. Raise"
-    assert float(re.search(told, str(failed.value))[1]) == closest
+    lines = str(failed.value).splitlines()
+    assert float(re.match(told, lines[1])[1]) == closest
+    assert "/camera/h264: 90 messages; lacks lidar.points: 90" in lines[2:], "the cause is above the counts"
     with pytest.raises(RecordingError, match=r"90 of 90 frames have no lidar.points. Remove --require lidar.points"):
         convert(recording(**EVERYTHING, topics=["camera"]), tmp_path, require=("lidar.points",))
 
