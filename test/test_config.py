@@ -75,7 +75,7 @@ BAD = [
     ("streams.radar.cube.tolerance", "no", "got false"),
     ("keyframes", "perhaps", "perhaps"),
     ("prefer", "radar", "radar"),
-    ("prefer", "model", "set rate (--rate) too"),
+    ("prefer", "model", "set rate too"),
     ("require", "[radar.cubes]", "radar.cubes"),
     ("sensors", "[lidra]", "unknown sensor 'lidra'; known: lidar.depth, lidar.points, lidar.reflect,"),
     ("sensors", "camera", "expected a list of texts such as [A, B], got 'camera'"),

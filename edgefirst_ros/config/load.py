@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ TAGS = ("verbs", "option", "flag", "repeated", "changes")
 """Tags of a setting in its JSON schema, written by `setting`; a nested one without them has those of the outer one."""
 NESTED = ("streams", "limits")
 """Nested settings: options override single ones of those in a file."""
+NAMED = re.compile(r"`(\w+)`")
+"""A setting in a message."""
 TYPES: Mapping[str, tuple[type, str]] = {
     "boolean": (bool, "true or false"),
     "integer": (int, "a whole number"),
@@ -148,7 +151,9 @@ def nearest(name: str, known: Iterable[str], otherwise: str = PAGE) -> str:
     meant, key = OTHER_NAMES.get(name), name.removeprefix("rig.")
     if meant is None and "rig" in names and (key != name or key in RIG_KEYS or is_key(key)):
         return f"; write it as a line of a rig: rig: {{{key}: /TOPIC}}"
-    near = [meant] if meant in names else difflib.get_close_matches(name, names, 1, 0.4)
+    if inner := next((one for one in names if one.startswith(f"{name}.")), None):
+        return f"; set one that begins so, such as {inner}"
+    near = [meant] if meant in names else difflib.get_close_matches(name, names, 1, 0.65)
     return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
@@ -312,12 +317,18 @@ def explain(
             lines.append(f"{place}unknown setting {_short(key)}{nearest(path[-1], sorted(known))}")
         elif fault["type"] == "value_error":
             at = f"{flag[:80]}: " if key else ""
-            lines.append(f"{place}{at}{fault['msg'].removeprefix('Value error, ')}")
+            lines.append(f"{place}{at}{_as_typed(fault['msg'].removeprefix('Value error, '), fields, typed)}")
         else:
             lines.append(f"{place}{flag[:80]}: expected {_expected(fault, fields)}, got {_short(fault['input'])}")
     if faults[MOST_FAULTS:]:
         lines.append(f"{f'{source}: ' if source else ''}and {len(faults) - MOST_FAULTS} more")
     return "\n".join(lines)
+
+
+def _as_typed(text: str, fields: Mapping[str, SettingField], typed: Iterable[str]) -> str:
+    """Return a message with its settings, which are in backticks, as flags if one of them was typed, else as names."""
+    flags = not {*typed}.isdisjoint(NAMED.findall(text))
+    return NAMED.sub(lambda found: fields[found[1]].flag if flags else found[1], text)
 
 
 def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:

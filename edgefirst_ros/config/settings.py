@@ -264,18 +264,18 @@ class Settings(Model):
     def _fits_together(self) -> Settings:
         if 2 * self.split_gap >= self.split_block:
             raise ValueError(
-                f"split_gap is {self.split_gap:g} and split_block {self.split_block:g}: no sample would have a group, "
-                "make the gap less than half of the block"
+                f"`split_gap` is {self.split_gap:g} and `split_block` {self.split_block:g}: no sample would have a "
+                "group, make the gap less than half of the block"
             )
         if self.stable and not self.split:
-            raise ValueError("stable needs split, the shares of the groups")
+            raise ValueError("`stable` needs `split`, the shares of the groups")
         if self.prefer is not None and self.rate is None:
-            raise ValueError("prefer chooses a frame of each 1/rate: set rate (--rate) too, or require: [model]")
+            raise ValueError("`prefer` chooses a frame of each 1/rate: set `rate` too, or `require` model")
         first, (begin, end) = self.start or 0.0, self.span_of(0)
         if type(first) is type(self.end) and (begin >= end or not end):
-            raise ValueError(f"start is {first} and end {self.end}: no sample is between them")
+            raise ValueError(f"`start` is {first} and `end` {self.end}: no sample is between them")
         if self.keyframes_only and not self.takes_pictures:
-            raise ValueError("keyframes needs camera among the sensors")
+            raise ValueError("`keyframes` needs camera among the `sensors`")
         for key in (*self.require, *self.sensors, *(self.rig.sensors if self.rig is not None else ())):
             if key in streams.ROLES:
                 continue
@@ -295,7 +295,7 @@ class Settings(Model):
         own = {key: sensor for key, sensor in self.rig.sensors.items() if sensor.topic is not None or sensor.tf}
         for name, key in {"reference_topic": streams.CAMERA.key, **self._short_forms}.items():
             if getattr(self, name) is not None and key in own:
-                raise ValueError(f"{name} and {key} of the rig cannot be combined")
+                raise ValueError(f"`{name}` and {key} of the rig cannot be combined")
         twice = sorted(self.streams.keys() & self.rig.sensors.keys())
         if twice:
             raise ValueError(f"streams.{twice[0]} and {twice[0]} of the rig cannot be combined")

@@ -99,7 +99,21 @@ def test_set_goes_before_the_file_and_the_last_one_counts(run, recording, tmp_pa
         (["--set", "tolerence=0.1"], "unknown setting 'tolerence'; did you mean 'tolerance'?"),
         (["--set", "streams.lidar.points.ofset=1"], "did you mean 'streams.lidar.points.offset'?"),
         (["--set", "zzz=1"], "unknown setting 'zzz'; the page Settings of the documentation lists them"),
+        (["--set", "outt=1"], "unknown setting 'outt'; the page Settings of the documentation lists them"),
+        (
+            ["--set", "streams.radar=1"],
+            "unknown setting 'streams.radar'; set one that begins so, such as streams.radar.",
+        ),
         (["--set", "rate"], "--set: expected NAME=VALUE, got 'rate'"),
+        (["--start", "2", "--end", "1"], "--start is 2.0 and --end 1.0: no sample is between them"),
+        (["--end", "0"], "--start is 0.0 and --end 0.0: no sample is between them"),
+        (["--stable"], "--stable needs --split, the shares of the groups"),
+        (["--sensors", "lidar.points", "--keyframes"], "--keyframes needs camera among the --sensors"),
+        (
+            ["--rig", "{camera: /a}", "--reference-topic", "/b"],
+            "--reference-topic and camera of the rig cannot be combined",
+        ),
+        (["--set", "split_gap=9", "--set", "split_block=1"], "--set split_gap is 9 and --set split_block 1: no sample"),
         (["--set", "rate=5", "--rate", "5"], "--rate and --set rate cannot be combined"),
         (["--set", "schema_version=2026.10", "--schema", "2026.04"], "--schema and --set schema_version cannot"),
         (["--set", "rate=fast"], "--rate: expected a number above 0, at most 1000000, got 'fast'"),
@@ -174,7 +188,7 @@ def test_a_message_names_the_option_of_a_setting(call, recording, verb):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--set", "prefer=model"], "set rate (--rate) too"),
+        (["--set", "prefer=model"], "set --rate too, or --require model"),
         (["--sensors", "lidar.depth"], "set lidar_images to True (--set lidar_images=True)"),
     ],
 )

@@ -48,7 +48,7 @@ def test_datasets_are_split_as_one_set(run, datasets):
     ("arguments", "says"),
     [
         ([], "expected --split or --group, such as --split train=0.8,val=0.2"),
-        (["--stable"], "stable needs split"),
+        (["--stable"], "--stable needs --split"),
         (
             ["--split", "a=0.4"],
             "--split: expected shares above 0 that add up to 1, got 0.4; set all at once: train=0.8,",

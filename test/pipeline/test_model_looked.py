@@ -63,5 +63,5 @@ def test_of_each_bucket_one_that_the_model_looked_at_goes_first(recording, tmp_p
 
 
 def test_preferred_without_a_rate_is_refused(recording, tmp_path):
-    with pytest.raises(UsageError, match=r"prefer chooses a frame of each 1/rate: set rate \(--rate\) too"):
+    with pytest.raises(UsageError, match=r"prefer chooses a frame of each 1/rate: set rate too"):
         convert(recording(**RECIPE), tmp_path, prefer="model")

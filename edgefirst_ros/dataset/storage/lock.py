@@ -34,7 +34,7 @@ _ADVICE = {
     errno.EACCES: "its folder, and the file that it replaces, must be writable for you",
     errno.EPERM: "it may belong to another user: name another folder",
     errno.EIO: "the disk may be broken: see the system's log",
-    errno.ENOENT: "see whether its disk is still there",
+    errno.ENOENT: "see whether its disk is still there, or name another folder",
     errno.ESTALE: "see whether its disk is still there",
     errno.ENOTCONN: "see whether its disk is still there",
 }
