@@ -14,7 +14,8 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError, listed, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL
+from edgefirst_ros.sources.tiles import whole_of
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL, VIDEO
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics with static content, such as camera/info and tf_static."""
@@ -205,7 +206,7 @@ class _Finder:
             if self.live and is_glob(name):
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
             elif not self.live:
-                self.notes.append(f"{where}: the rig assigns it {name}, which is not in the recording")
+                self.notes.append(f"{where}: the rig assigns it {name}, which {_absence(name, self.topics)}")
             return None
         if self.topics[topic] not in types:
             fitting = sorted(t for t, schema in self.topics.items() if schema in types)
@@ -431,7 +432,7 @@ def choose_topics(
         named = finder.named(CAMERA, CAMERA_TYPES, settings)
         if named is None:
             raise UsageError(
-                f"rig: {CAMERA}: {in_rig[CAMERA].topic} is not {'published' if live else 'in the recording'}; "
+                f"rig: {CAMERA}: {in_rig[CAMERA].topic} {_absence(str(in_rig[CAMERA].topic), topics, live=live)}; "
                 f"there are {nearest_first(str(in_rig[CAMERA].topic), topics)}"
             )
         reference = named
@@ -441,7 +442,7 @@ def choose_topics(
         named = _named(settings.reference_topic, topics)
         if named is None:
             alike = finder.known(settings.reference_topic.removeprefix("/"))
-            absent = "is not published" if live else "is not in the recording"
+            absent = _absence(settings.reference_topic, topics, live=live)
             found = f"could be {' or '.join(alike)}" if alike else absent
             raise UsageError(
                 f"reference topic {settings.reference_topic!r} {found}; "
@@ -661,6 +662,15 @@ def is_glob(name: str) -> bool:
 def _expected(name: str) -> str:
     """Return the name that a topic will have once it is published."""
     return "/" + name.removeprefix("/")
+
+
+def _absence(name: str, topics: Mapping[str, str], *, live: bool = False) -> str:
+    """Return in words why no topic has a name that the user gives."""
+    for candidate in (name, "/" + name):
+        whole = whole_of(candidate, VIDEO)
+        if whole is not None and whole[0] in topics:
+            return f"is a tile of the picture {whole[0]}"
+    return "is not published" if live else "is not in the recording"
 
 
 def _named(name: str, topics: Mapping[str, str]) -> str | None:

@@ -10,7 +10,7 @@ from mcap_files import Sent, write
 from same_dataset import adds_up, assert_same_dataset, counts_of
 from streams import X264, encode, painted, read_bar_code
 
-from edgefirst_ros import Dataset, convert
+from edgefirst_ros import Dataset, convert, merge
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import Settling
@@ -100,6 +100,26 @@ class Live:
         self.session.look()
         self.session.deactivate()
         return self.session.exit_code
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["first", "last"])
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_drive_of_tiles_joins_one_of_a_single_stream(tmp_path, layout, order):
+    """Without a merge and merged: the pictures of both."""
+    tiles = convert(record(tmp_path / "tiles.mcap"), tmp_path, layout=layout)
+    video = foxglove_msgs.CompressedVideo(builtin_interfaces.Time(START // 10**9, 0), "camera", units(0)[0], "h264")
+    write(
+        tmp_path / "one.mcap",
+        [Sent("/camera/h264", START, 0, bytes(video.to_bytes()), START)],
+        schema="foxglove_msgs/msg/CompressedVideo",
+    )
+    one = convert(tmp_path / "one.mcap", tmp_path, layout=layout)
+    first, second = (Dataset(made.paths.container) for made in (tiles, one)[order])
+    merge([first.paths.container, second.paths.container], tmp_path / "merged", name="both")
+    for both in (first + second, first[:FRAMES] + second[:FRAMES], Dataset(tmp_path / "merged" / "both.zip")):
+        found = {name: [sample for sample in both if sample.name == name] for name in ("tiles", "one")}
+        assert [shown(sample) for sample in found["tiles"]] == [expected(number) for number in range(FRAMES)]
+        assert [read_bar_code(sample.image()) for sample in found["one"]] == [0]
 
 
 @pytest.mark.parametrize("without", [set(), {(3, 7)}, {(tile, 7) for tile in range(4)}])

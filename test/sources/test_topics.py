@@ -6,6 +6,7 @@ import pytest
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts
+from edgefirst_ros.streams import TILED
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
 CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"
@@ -47,6 +48,24 @@ def test_what_goes_before_others_of_its_name_is_said_and_is_no_guess():
         f"camera/h264: /camera/h264 is used, which names no host; not {', '.join([*hosts][:5])} and 2 more",
         "gps: /gps is used, which names no host; not rt/gps",
     )
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("prefix", ["/", "", "rt/", "/left/"])
+@pytest.mark.parametrize("tile", ["tr", "bl", "br"])
+def test_a_tile_that_is_named_is_said_to_be_one(prefix, tile, live):
+    """It is published; its picture has the name of the first tile."""
+    whole, name = f"{prefix}camera/h264/tl", f"{prefix}camera/h264/{tile}"
+    topics = {whole: TILED, "/camera/jpeg": JPEG}
+    for settings in (Settings(reference_topic=name), Settings(rig={"camera": {"topic": name}})):
+        with pytest.raises(UsageError, match=f"{name}'? is a tile of the picture {whole}; "):
+            choose_topics(topics, settings, live=live)
+    if not live:
+        roles = chosen(topics, rig={"camera.rear": {"topic": name}}, reference_topic="/camera/jpeg")
+        assert roles.notes == (f"camera.rear: the rig assigns it {name}, which is a tile of the picture {whole}",)
+    absent = "is not published" if live else "is not in the recording"
+    with pytest.raises(UsageError, match=f"{name}' {absent}; "):
+        choose_topics(CAMERA, Settings(reference_topic=name), live=live)
 
 
 @pytest.mark.parametrize("other", ["/Camera/H264", "/camera/h264/", "/camera//h264", "/c\u0430mera/h264"])
