@@ -72,14 +72,12 @@ def export(
     Exit codes: 0 written (the report lists losses), 1 no file written, 2 wrong usage.
     """
     from edgefirst_ros.dataset import Dataset
-    from edgefirst_ros.dataset.objects.places import refuse_buckets
     from edgefirst_ros.export import export as run
     from edgefirst_ros.limits import keep_buffers
 
     keep_buffers()
     limits = limits_of(context)
     labels = None if label_map is None else _labels(label_map)
-    refuse_buckets("export", [out], "export to a folder, or use fleet export")
     options = options_of(context, "dataset", "to", "out", "label_map")
     with explained(dataset), report_progress(context) as tell:
         return run(Dataset(dataset, limits=limits), to, out, labels=labels, progress=tell, **options)
@@ -126,11 +124,8 @@ def restore(
 
     Exit codes: 0 written (the report lists losses), 1 no file written, 2 wrong usage.
     """
-    from edgefirst_ros.dataset.objects.places import refuse_buckets
     from edgefirst_ros.export import restore as run
 
-    refuse_buckets("import", [source], "fetch the folder, and import that", does="read from")
-    refuse_buckets("import", [out], "import to a folder, then upload the dataset")
     limits = limits_of(context)
     with report_progress(context) as tell:
         return run(source, system, out, limits=limits, progress=tell)

@@ -44,7 +44,7 @@ def label(
     from edgefirst_ros.export.labels.labelling import label as run
 
     limits = limits_of(context)
-    refuse_buckets("label", [dataset, labels], FETCH)
+    refuse_buckets("label", [dataset], FETCH)
     with explained(dataset), one_on_disk(dataset) as found, report_progress(context) as tell:
         options = options_of(context, "dataset", "labels", "form")
         return run(Dataset(found, limits=limits), form, labels, **options, progress=tell)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from edgefirst_ros.cli.options import limits_of, options_of
 from edgefirst_ros.cli.output import Result, explained
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import UsageError
 
 
 def migrate(
@@ -52,14 +51,12 @@ def migrate(
     Exit codes: 0 complete, 1 no file written, 2 wrong usage, 3 values were lost (the report lists them).
     """
     from edgefirst_ros.dataset.migrate import migrate as run
-    from edgefirst_ros.dataset.objects.places import one_on_disk, refuse_buckets
+    from edgefirst_ros.dataset.objects.places import refuse_buckets
 
     if pixels and normalised:
         raise UsageError("--pixels and --normalised cannot be combined")
     refuse_buckets("migrate", [target], "write to a folder, then upload the table")
-    with explained(source), one_on_disk(source) as found:
-        if not os.path.isdir(target.parent):
-            raise DatasetError(f"{target}: no folder {target.parent}; make it first")
+    with explained(source):
         options = options_of(context, "source", "target", "pixels", "normalised")
         relative = normalised or (False if pixels else None)
-        return run(found, target, **options, normalised=relative, limits=limits_of(context))
+        return run(source, target, **options, normalised=relative, limits=limits_of(context))

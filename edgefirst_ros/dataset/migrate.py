@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path, locate
+from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
+from edgefirst_ros.dataset.objects.places import one_on_disk
 from edgefirst_ros.dataset.schema import SEQUENCES, Column, frames_metadata
 from edgefirst_ros.dataset.storage.lock import Replacement
 from edgefirst_ros.dataset.tables.arrow_file import SUFFIXES, TableFile, annotation_path
@@ -137,39 +139,43 @@ def migrate(
         raise UsageError(f"unknown box2d layout {box2d!r}; known: {', '.join(LAYOUTS)}")
     if target.is_dir():
         raise DatasetError(f"{target} is a folder")
-    table = Path(source)
-    if table.name.endswith(".frames.arrow"):
-        raise DatasetError(f"{table}: is the table of frames of a dataset; expected NAME.arrow, its annotations")
-    if table.suffix.lower() not in SUFFIXES:
-        arrow = locate(source).arrow
-        table = annotation_path(arrow) or arrow
+    if not target.parent.is_dir():
+        raise DatasetError(f"{target}: no folder {target.parent}; make it first")
     if target.name.endswith(".frames.arrow"):
         raise UsageError(f"{target}: is the name of a table of frames; expected annotations, such as NAME.arrow")
     if os.path.lexists(target) and not overwrite:
         raise DatasetError(f"{target} exists; use --overwrite to replace it")
-    annotations = read_annotations(table, location_order, pose_order, limits)
-    _check_axes(annotations, box3d_axes)
-    boxes = _boxes(annotations, form, to, box2d, normalised)
-    change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX, optical=box3d_axes is not None)
-    columns = _columns(change, form, to)
-    found = count_columns(change.batches, columns)
-    found.filled = dict.fromkeys(change.columns, 0) | found.filled
-    tally = annotations.tally
-    _count(annotations, change, columns, found, form, to)
-    written = choose_columns(found, columns)
-    metadata = _metadata(annotations, change, written, form, to)
-    if box3d_axes is not None and "box3d" in written and metadata:
-        metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}
-    tally.freeze()
-    with Replacement(target, suffix=".partial", action="write") as replacement:
-        with replacement.writing() as file:
-            try:
-                rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
-            except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-                raise DatasetError(f"{target}: cannot be written: {error}") from error
-        replacement.put_in_place(overwrite=overwrite)
-    changed, lost = dict(tally.changed), dict(tally.lost)
-    return Migration(table, target, annotations.version, to, rows, changed, lost, list(tally.notes))
+    with one_on_disk(source) as given:
+        table = given
+        if table.name.endswith(".frames.arrow"):
+            raise DatasetError(f"{table}: is the table of frames of a dataset; expected NAME.arrow, its annotations")
+        if table.suffix.lower() not in SUFFIXES:
+            arrow = locate(given).arrow
+            table = annotation_path(arrow) or arrow
+        annotations = read_annotations(table, location_order, pose_order, limits)
+        _check_axes(annotations, box3d_axes)
+        boxes = _boxes(annotations, form, to, box2d, normalised)
+        change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX, optical=box3d_axes is not None)
+        columns = _columns(change, form, to)
+        found = count_columns(change.batches, columns)
+        found.filled = dict.fromkeys(change.columns, 0) | found.filled
+        tally = annotations.tally
+        _count(annotations, change, columns, found, form, to)
+        written = choose_columns(found, columns)
+        metadata = _metadata(annotations, change, written, form, to)
+        if box3d_axes is not None and "box3d" in written and metadata:
+            metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}
+        tally.freeze()
+        with Replacement(target, suffix=".partial", action="write") as replacement:
+            with replacement.writing() as file:
+                try:
+                    rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
+                except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+                    raise DatasetError(f"{target}: cannot be written: {error}") from error
+            replacement.put_in_place(overwrite=overwrite)
+        shown = cast("Path", ObjectPath(str(Location.of(source)))) if is_remote(source) else table
+        changed, lost = dict(tally.changed), dict(tally.lost)
+        return Migration(shown, target, annotations.version, to, rows, changed, lost, list(tally.notes))
 
 
 def _check_axes(annotations: Annotations, axes: str | None) -> None:

@@ -110,7 +110,9 @@ def folded(name: str) -> str:
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise UsageError for an output whose path is not UTF-8: no file or message could name it."""
+    """Raise UsageError for an output that is a URI, or whose path is not UTF-8: no file or message could name it."""
+    if re.match("[a-z][a-z0-9+.-]*:/", os.fspath(path)):
+        raise UsageError(f"the output {os.fspath(path)} is a URI; expected a path of this machine")
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:

@@ -154,10 +154,13 @@ def export(
         UsageError: The system or option is unknown, or a library is missing.
         DatasetError: `out` exists, or the dataset does not have data that the format needs; `out` is not created.
     """
+    from edgefirst_ros.dataset.names import check_path
     from edgefirst_ros.dataset.objects.location import is_remote
+    from edgefirst_ros.dataset.objects.places import refuse_buckets
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.export.output import refuse_inside, staged
 
+    refuse_buckets("export", [out], "export to a folder, or use fleet export")
     system = _system(to, SYSTEMS)
     chosen = {name: value for name, value in options.items() if value is not None}
     if name := next((name for name in chosen if name not in system.options), None):
@@ -165,6 +168,7 @@ def export(
         hint = f"it is one of {owners}" if owners else f"known: {', '.join(system.options) or 'none'}"
         flag = "--label-map" if name == "labels" else f"--{name.replace('_', '-')}"
         raise UsageError(f"unknown option {name!r} ({flag}) for {to}; {hint}")
+    check_path(out)
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     place, report = Path(os.path.abspath(out)), LossReport(to)
     parts = opened.parts
@@ -231,16 +235,23 @@ def restore(
         UsageError: The system is unknown, or a library is missing.
         DatasetError: `source` cannot be read, or `out` exists; `out` is not created.
     """
+    from edgefirst_ros.dataset.names import check_path
+    from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.dataset.objects.places import refuse_buckets
     from edgefirst_ros.export.output import refuse_inside, staged
     from edgefirst_ros.limits import DEFAULT_LIMITS
 
+    refuse_buckets("import", [source], "fetch the folder, and import that", does="read from")
+    refuse_buckets("import", [out], "import to a folder, then upload the dataset")
     known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
     if system in _LABELS:
         raise UsageError(
             f"{system} holds only labels: edgefirst-ros label DATASET --from {system} {source} imports them"
         )
     read = _system(system, known)
-    given, place, report = Path(source), Path(os.path.abspath(out)), LossReport(system)
+    check_path(out)
+    given = Location.of(source).path if os.fspath(source).startswith("file:") else Path(source)
+    place, report = Path(os.path.abspath(out)), LossReport(system)
     if not given.exists():
         raise DatasetError(f"{given}: no such file or directory")
     refuse_inside(place, given)

@@ -18,6 +18,7 @@ from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import Counts, Progress, lacks, quiet
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_folder, check_name, safe_name, with_camera
+from edgefirst_ros.dataset.objects.places import refuse_buckets
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import (
@@ -286,6 +287,8 @@ def convert(
         recordings = [recordings]
     if isinstance(settings, Mapping) or isinstance(config, Mapping):
         raise UsageError("expected settings as keywords, such as convert(recording, out, rate=5), got a map")
+    instead = "the command edgefirst-ros convert fetches it first"
+    refuse_buckets("convert", [*recordings, *(sequences or {}).values()], instead, does="read from")
     named = {name: Path(file) for name, file in (sequences or {}).items()}
     inputs = recordings_of([Path(recording) for recording in recordings], join=join, sequences=named)
     notes: list[str] = []

@@ -368,7 +368,8 @@ def check_page(place: Path) -> None:
 
 
 def refuse(place: Path, *, overwrite: bool) -> None:
-    """Raise DatasetError where a page cannot be put."""
+    """Raise UsageError or DatasetError where a page cannot be put."""
+    check_path(place)
     if os.path.lexists(place):
         if not overwrite:
             raise DatasetError(f"{place}: exists already; --overwrite replaces it, -o names another place")

@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,15 @@ from object_server import S3
 from same_dataset import files
 from typer.testing import CliRunner
 
-from edgefirst_ros import Dataset, convert
+from edgefirst_ros import Dataset, convert, migrate, validate
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.dataset.objects.store import upload_dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 SMALL = Recipe(seconds=1.0, size=(160, 96), codec="jpeg", fps=5.0, topics={"camera", "gps", "model/output"})
-BUCKET = {"s3 zip", "s3 name", "s3 table", "s3 glob", "s3 prefix"}
-DATASETS = {"zip", "name", "table", "directory", "file uri", "glob", "list", "fleet", *BUCKET}
+BUCKET = {"s3 zip", "s3 zip64", "s3 name", "s3 table", "s3 glob", "s3 prefix"}
+DATASETS = {"zip", "zip64", "name", "table", "directory", "file uri", "glob", "list", "fleet", *BUCKET}
 RECORDINGS = {"file", "file uri", "folder", "glob", "list", "s3 file", "s3 prefix", "s3 glob"}
 READING = {
     "info": (),
@@ -31,6 +32,19 @@ READING = {
 }
 WRITING = {"split": ("--split", "train=1"), "label": ("labels", "--from", "coco"), "recover": ()}
 EXPORTS = ("coco", "yolo", "ncore", "l5kit", "roverd")
+
+
+def as_zip64(path):
+    """Write a ZIP as `zipfile` writes large ones: sizes, offsets and numbers in records of ZIP64."""
+    with zipfile.ZipFile(path) as archive:
+        members = [(zipfile.ZipInfo(one.filename, one.date_time), archive.read(one)) for one in archive.infolist()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zipfile, "ZIP64_LIMIT", 0)
+        patch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 0)
+        with zipfile.ZipFile(path, "w") as archive:
+            for member in members:
+                archive.writestr(*member)
+    assert path.read_bytes()[-42:].startswith(b"PK\6\7")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +60,8 @@ def given(tmp_path_factory):
     convert(recording, folder / "plain", name="drive", layout="directory", split={"train": 0.5, "val": 0.5})
     shutil.copytree(folder / "sets", folder / "same" / "drive")
     shutil.copytree(folder / "plain", folder / "same too" / "drive")
+    shutil.copytree(folder / "sets", folder / "sets64")
+    as_zip64(folder / "sets64" / "drive.zip")
     (folder / "sets.txt").write_text(f"# datasets\n{made.paths.container}\n")
     (folder / "drives.txt").write_text(f"{recording}\n")
     fleet = folder / "fleet" / "0123456789abcdef" / "drive"
@@ -53,6 +69,8 @@ def given(tmp_path_factory):
     (folder / "fleet" / "_state").mkdir()
     with pytest.MonkeyPatch.context() as patch, S3(patch) as server:
         upload_dataset(made.paths, "s3://drives/sets")
+        for path in (folder / "sets64").iterdir():
+            server.put_file(f"sets64/{path.name}", path)
         server.put_file("drives/drive.mcap", recording)
         yield {
             "recordings": {
@@ -67,6 +85,7 @@ def given(tmp_path_factory):
             },
             "places": {
                 "zip": made.paths.container,
+                "zip64": folder / "sets64" / "drive.zip",
                 "name": folder / "sets" / "drive",
                 "table": made.paths.arrow,
                 "directory": folder / "plain" / "drive",
@@ -77,6 +96,7 @@ def given(tmp_path_factory):
                 "list": folder / "sets.txt",
                 "fleet": folder / "fleet",
                 "s3 zip": "s3://drives/sets/drive.zip",
+                "s3 zip64": "s3://drives/sets64/drive.zip",
                 "s3 name": "s3://drives/sets/drive",
                 "s3 table": "s3://drives/sets/drive.arrow",
                 "s3 glob": "s3://drives/sets/*.zip",
@@ -222,6 +242,33 @@ def test_an_output_in_a_bucket_is_refused_by_name(given, run, tmp_path, verb):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("place", ["file:///drives/new", "http://drives/new"])
+@pytest.mark.parametrize("verb", ["convert", "merge", "export", "import", "migrate", "report", "rig", "view", "demo"])
+def test_an_output_that_is_a_uri_is_refused(given, run, tmp_path, verb, place):
+    """It became a folder `file:`, where the user did not look for the dataset."""
+    source = given["recordings"]["file"] if verb in ("convert", "rig") else given["places"]["zip"]
+    end = {"export": ("--to", "coco"), "import": ("--from", "roverd")}.get(verb, ())
+    suffix = {"migrate": ".arrow", "report": ".html", "rig": ".yaml", "view": ".rrd"}.get(verb, "")
+    option = "--save" if verb == "view" else "-o"
+    done = run(verb, *(() if verb == "demo" else (source,)), option, place + suffix, *end)
+    assert isinstance(done.exception, UsageError), done.output
+    assert f"/drives/new{suffix} is a URI; " in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["path", "relative", "slash", "link", "file uri"])
+def test_an_import_reads_a_folder_by_any_name(given, run, tmp_path, kind):
+    done = run("export", given["places"]["zip"], "--to", "roverd", "-o", "there")
+    assert done.exit_code == 0, (done.output, done.exception)
+    (tmp_path / "link").symlink_to("there")
+    place = {"relative": "there", "slash": "there/", "link": "link", "file uri": f"file://{tmp_path}/there"}
+    for name, source in (("plain", tmp_path / "there"), ("new", place.get(kind, tmp_path / "there"))):
+        done = run("import", source, "--from", "roverd", "-o", name)
+        assert done.exit_code == 0, (done.output, done.exception)
+    assert files(tmp_path / "new") == files(tmp_path / "plain")
+    assert validate(next((tmp_path / "new").glob("*.zip"))).ok
+
+
 @pytest.mark.parametrize("name", ["drive.zip", "drive.arrow", "drive.frames.arrow", "drive.mcap", "drive.db3", "x.bag"])
 @pytest.mark.parametrize("verb", ["report", "report table", "view", "rig", "migrate"])
 def test_overwrite_of_one_file_does_not_destroy_a_dataset_or_recording(given, run, tmp_path, verb, name):
@@ -297,6 +344,16 @@ def test_migrate_reads_a_table_from_anywhere(given, run, tmp_path, kind):
         return
     assert done.exit_code == 0, (done.output, done.exception)
     assert (tmp_path / "new.parquet").stat().st_size > 100
+
+
+@pytest.mark.parametrize("kind", sorted(DATASETS - {"list", "fleet"}))
+def test_migrate_in_python_reads_from_anywhere(given, tmp_path, kind):
+    place = given["places"][kind]
+    done = migrate(place, tmp_path / "new.parquet")
+    migrate(given["places"]["zip"], tmp_path / "plain.parquet")
+    assert files(tmp_path)["new.parquet"] == files(tmp_path)["plain.parquet"]
+    assert tempfile.gettempdir() + "/edgefirst-ros-" not in str(done.source)
+    assert str(done.source).startswith("s3://drives/sets") == (kind in BUCKET)
 
 
 @pytest.mark.parametrize("kind", sorted(DATASETS - {"list", "fleet", "s3 prefix"}))

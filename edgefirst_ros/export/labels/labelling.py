@@ -22,6 +22,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.annotate import table_of
 from edgefirst_ros.dataset.label_names import described, list_conflicts, pairs_of
 from edgefirst_ros.dataset.names import Key
+from edgefirst_ros.dataset.objects.places import refuse_buckets
 from edgefirst_ros.dataset.query import annotating
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, nearest_first
@@ -155,6 +156,7 @@ def label(
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(CARRIED)}")
     if replace and join:
         raise UsageError("replace and join cannot be combined")
+    refuse_buckets("label", [labels], "fetch the labels", does="read from")
     given = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     opened, *others = given.parts
     if others:
