@@ -18,7 +18,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, inputs_of_k
 from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, drop_broken_rings, is_list, is_text
+from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, drop_broken_rings, is_list, is_text, split
 from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first, size_of, without_attribute
 from edgefirst_ros.streams import stamp_columns
 
@@ -194,6 +194,16 @@ def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: D
     other = keys_of(frames, paths.frames).with_columns(frames.select(further)).unique(KEY, keep="first")
     joined = own.join(other, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     return annotations.with_columns(joined.select(further))
+
+
+def with_polygons(table: pl.DataFrame) -> pl.DataFrame:
+    """Return annotations in which masks that are outlines, as until 2025.10, are polygons."""
+    import polars as pl
+
+    if not isinstance(table.schema.get("mask"), pl.List):
+        return table
+    rings = split(table["mask"].to_arrow(compat_level=pl.CompatLevel.oldest()))
+    return table.drop("mask").with_columns(pl.Series("polygon", rings))
 
 
 def _values(table: pl.DataFrame, column: str) -> list[str]:

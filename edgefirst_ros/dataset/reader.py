@@ -144,6 +144,8 @@ class Dataset(Samples):
         of_frames, of_rows = schemas or (table.schema if table is not None else {}, {})
         if table is None or not named.keys() <= of_frames.keys():
             table, path = self.to_polars(), self.paths.arrow
+        if of_rows.get("mask") == pl.Binary:
+            table = query.with_polygons(table)
         known = {**of_rows, **of_frames, **table.schema}
         query.check_known("column", named, known)
         table = table.with_columns(pl.lit(None, known[name]).alias(name) for name in named if name not in table.columns)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from edgefirst_ros.dataset.names import Key, instances_of
 from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import dataset_places
-from edgefirst_ros.dataset.query import Samples, check_known, names_of
+from edgefirst_ros.dataset.query import Samples, check_known, names_of, with_polygons
 from edgefirst_ros.dataset.reader import Dataset, Named
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, counted, listed
@@ -111,12 +111,11 @@ class Datasets(Dataset):
         own: dict[int, list[Key]] = {}
         for number, key in keys:
             own.setdefault(number, []).append(key)
-        parts = {number: self.part(number) for number in own}
-        frames = [part.frames.schema for part in parts.values() if part.frames is not None]
-        schemas = [{name: kind for one in frames for name, kind in one.items()}, dict[str, Any]()]
+        frames = [part.frames.schema for part in self.parts if part.frames is not None]
+        schemas = [{name: kind for one in frames for name, kind in one.items()}, {}]
         if not schemas[0].keys() >= {*expression.meta.root_names()}:
-            schemas[1] = {name: kind for part in parts.values() for name, kind in part.annotations.schema.items()}
-        kept = {number: set(parts[number]._keys_where(its, expression, schemas)) for number, its in own.items()}
+            schemas[1] = _stacked([part.annotations.clear() for part in self.parts]).schema
+        kept = {number: set(self.part(number)._keys_where(its, expression, schemas)) for number, its in own.items()}
         return [one for one in keys if one[1] in kept[one[0]]]
 
     @property
@@ -236,12 +235,7 @@ def _stacked(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """
     import polars as pl
 
-    from edgefirst_ros.dataset.tables.values import split
-
     texts = [table.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)) for table in tables]
     if any(table.schema.get("mask") == pl.Binary for table in texts):
-        for number, table in enumerate(texts):
-            if isinstance(table.schema.get("mask"), pl.List):
-                polygons = pl.Series("polygon", split(table["mask"].to_arrow(compat_level=pl.CompatLevel.oldest())))
-                texts[number] = table.drop("mask").with_columns(polygons)
+        texts = list(map(with_polygons, texts))
     return pl.concat(texts, how="diagonal_relaxed")

@@ -489,3 +489,40 @@ def test_outlines_of_an_older_version_are_polygons_beside_masks(tmp_path):
             assert table["mask"].dtype == pl.Binary
             assert table.filter(pl.col("name").str.contains("old"))["polygon"].to_list() == rings
             assert table["mask"].drop_nulls().len() == pl.read_ipc(new.arrow)["mask"].drop_nulls().len()
+
+
+OUTLINED = {
+    "a polygon": pl.col("polygon").is_not_null(),
+    "a mask": pl.col("mask").is_not_null(),
+    "no mask": pl.col("mask").is_null(),
+    "a long mask": pl.col("mask").bin.size() > 10,
+    "rings": pl.col("polygon").list.len() > 0,
+    "either, north": (pl.col("polygon").is_not_null() | pl.col("mask").is_not_null()) & (pl.col("latitude") > 0),
+}
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """One drive in each version of the schema, with masks."""
+    folder = tmp_path_factory.mktemp("versions")
+    recipe = Recipe(seconds=0.5, size=(160, 96), topics={"camera", "gps", "model/output"})
+    found = []
+    for version in ("2025.10", "2026.04", "2026.10"):
+        drive = write_recording(
+            folder / f"{version}.mcap", dataclasses.replace(recipe, host=f"v{version[-2:]}{version[3]}")
+        )
+        found.append(edgefirst_ros.convert(drive.path, folder / version, schema_version=version).paths.container)
+    return found
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3), 2)), ids=str)
+@pytest.mark.parametrize("asked", OUTLINED)
+def test_conditions_on_masks_hold_for_datasets_of_all_versions(versions, order, asked):
+    """Expected: the same condition on the joined table."""
+    first, second = (Dataset(versions[number]) for number in order)
+    for both in (Dataset([first, second]), first + second, first[:10] + second[:10], (first + second)[: len(first)]):
+        rows = both.dataset.to_polars().filter(OUTLINED[asked])
+        there = set(rows.select("name", "frame").iter_rows())
+        found = [(sample.name, sample.frame) for sample in both.where(OUTLINED[asked])]
+        assert found == [(sample.name, sample.frame) for sample in both if (sample.name, sample.frame) in there]
+    assert there or (asked in ("a polygon", "rings") and 0 not in order)
