@@ -60,7 +60,7 @@ def count_stream(fd: int, size: int, budget: Budget) -> int:
     while True:
         try:
             mark, length = _MARK.unpack(_pread(fd, _MARK.size, place, size))
-            head = _pread(fd, _MARK.size + length, place, size) if mark == _CONTINUED and length > 0 else b""
+            head = _pread(fd, _MARK.size + length, place, size) if mark == _CONTINUED else b""
             message = _Table.root(head[_MARK.size :])
             end = place + len(head) + _not_negative(message.scalar(3, "<q"))
             if end > size:
