@@ -211,7 +211,7 @@ def test_existing_files_are_kept(tmp_path):
     (tmp_path / "folder.arrow").mkdir()
     with pytest.raises(DatasetError, match="folder"):
         migrate(path, tmp_path / "folder.arrow", overwrite=True)
-    with pytest.raises(DatasetError, match="no folder .*not there; make it first"):
+    with pytest.raises(DatasetError, match=r"no folder .*not there; make it first"):
         migrate(path, tmp_path / "not there" / "b.arrow")
 
 

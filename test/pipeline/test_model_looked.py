@@ -62,6 +62,12 @@ def test_of_each_bucket_one_that_the_model_looked_at_goes_first(recording, tmp_p
     assert count["seen"] == count["written"] + sum(count["dropped"].values()) == 20
 
 
+def test_required_at_a_rate_drops_the_first_frame_of_a_bucket_and_takes_no_other(recording, tmp_path):
+    outcome = convert(recording(**RECIPE), tmp_path, rate=2.5, require=["model"])
+    assert [sample.frame for sample in Dataset(outcome.paths.container)] == [0, 12]  # of 0, 4, 8, 12, 16
+    assert outcome.counts.plain()["/camera/h264"]["dropped"] == {"not sampled": 15, "lacks model": 3}
+
+
 def test_preferred_without_a_rate_is_refused(recording, tmp_path):
     with pytest.raises(UsageError, match=r"prefer chooses a frame of each 1/rate: set rate too"):
         convert(recording(**RECIPE), tmp_path, prefer="model")
