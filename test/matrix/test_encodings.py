@@ -18,6 +18,7 @@ from foxglove_schemas_protobuf import (
     CameraCalibration_pb2,
     CompressedImage_pb2,
     CompressedVideo_pb2,
+    FrameTransform_pb2,
     FrameTransforms_pb2,
     LocationFix_pb2,
     PointCloud_pb2,
@@ -316,6 +317,21 @@ def test_a_wrapped_recording_gives_the_same_members_and_rows(made, drives, tmp_p
     assert outcome.samples > 5
     assert_same_dataset(tmp_path, drives[drive][1], "drive")
     assert frames(outcome.paths.frames).width > 10
+
+
+def test_single_transforms_in_protobuf_are_the_same(drives, tmp_path):
+    def as_single(schema, message, store):
+        if schema.name != "geometry_msgs/msg/TransformStamped":
+            return None
+        kind = FrameTransform_pb2.FrameTransform
+        data = protobuf_transform(content(message, schema)).transforms[0].SerializeToString()
+        return kind.DESCRIPTOR.full_name, "protobuf", descriptors(kind), "protobuf", data
+
+    source, offline = drives["synthetic"]
+    path = wrapped(tmp_path / "drive.mcap", source, as_single)
+    assert "foxglove.FrameTransform" in {schema.name for schema, _, _ in messages(path)}
+    convert(path, tmp_path, name="drive")
+    assert_same_dataset(tmp_path, offline, "drive")
 
 
 @pytest.mark.parametrize("codec", ["jpeg", "rgb8"])

@@ -28,7 +28,9 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.report.projection import NotProjectableError, project
 from edgefirst_ros.report.run import report
+from edgefirst_ros.streams import CLOUD
 from edgefirst_ros.synthetic import START, Recipe, write_recording
+from edgefirst_ros.synthetic.messages import cloud
 from edgefirst_ros.synthetic.scene import LIDAR
 
 RIGS = Path(__file__).parents[2] / "config" / "rigs"
@@ -199,6 +201,20 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
         convert(path, tmp_path / "strict", strict_topics=True)
     kept = {"unused": [topic.lstrip("/") for topic in found]}
     assert convert(path, tmp_path / "kept", strict_topics=True, rig=kept).samples == outcome.samples
+
+
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [("speed", "radar.targets"), ("doppler", "radar.targets"), ("rcs", "radar.targets"), ("ring", "lidar.points")],
+)
+def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields(recording, tmp_path, field, key):
+    points = np.zeros(3, [(name, "<f4") for name in ("x", "y", "z", field)])
+    stamps = range(START, START + 10**9, 10**8)
+    sent = [(at, "/front/points", CLOUD, cloud(points, "front", at)) for at in stamps]
+    path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
+    outcome = convert(path, tmp_path / "out")
+    assert [note for note in outcome.notes if note.endswith(f"is used as {key}: it is the only {CLOUD} topic")]
+    assert by_frame(outcome.paths.container, f"{key.partition('.')[0]}.pcd")
 
 
 def test_a_key_without_a_topic_is_missing_in_the_metadata(plain, tmp_path):

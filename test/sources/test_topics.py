@@ -302,6 +302,26 @@ def test_the_use_of_a_topic_can_be_added_to_the_settings(settings, uses):
     assert {topic: found[topic] for topic in uses} == uses
 
 
+POSES = [f"geometry_msgs/msg/{name}" for name in ("PoseStamped", "PoseWithCovarianceStamped")]
+PACKET = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
+USES = {
+    **dict.fromkeys((RAW, JPEG, VIDEO, PACKET), "reference_topic: /x/more"),
+    **dict.fromkeys(("nav_msgs/msg/Odometry", *POSES), "pose_topic: /x/more"),
+    **dict.fromkeys((DETECT, MODEL), "model_topic: /x/more"),
+    CLOUD: "rig: lidar.points.x: {topic: /x/more}",
+    CUBE: "rig: radar.cube.x: {topic: /x/more}",
+    FIX: "gps_topic: /x/more",
+    IMU: "imu_topic: /x/more",
+}
+
+
+@pytest.mark.parametrize("kind", USES)
+def test_a_second_topic_of_each_usable_type_is_named_with_its_use(kind):
+    usual = {"lidar/points": CLOUD, "radar/cube": CUBE, "gps": FIX, "imu": IMU, "model/output": MODEL, "odom": POSES[0]}
+    roles = chosen({**CAMERA, **{f"/{name}": of for name, of in usual.items()}, "/x/more": kind}, pose_topic="/odom")
+    assert roles.unused == [{"topic": "/x/more", "type": kind, "count": None, "use": USES[kind]}]
+
+
 @pytest.mark.parametrize(
     ("rig", "says"),
     [
