@@ -320,7 +320,8 @@ class Sample:
         for candidate in (kind,) if form_of(str(kind)) else self.dataset.kinds_of(kind):
             if candidate in members:
                 return candidate
-        raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
+        text = f"frame {self.frame} of {self.name!r} has no {kind}; it has {', '.join(sorted(self.inputs))}"
+        raise DatasetError(f"{self.dataset.container.path}: {text}")
 
     def read(self, kind: str) -> bytes:
         """Return the bytes of a member as stored.

@@ -161,6 +161,14 @@ def test_a_dataset_with_nothing_that_is_wanted_is_refused_and_leaves_no_file(tmp
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.parametrize("only", [["camera.right"], ["camera", "camera.right"], ["lidar.points.rear", "model"]])
+def test_a_further_sensor_that_the_dataset_does_not_have_is_refused(tmp_path, only):
+    paths = made.write(tmp_path, made.good())
+    with pytest.raises(UsageError, match=r"unknown sensor '[a-z.]+'; known: .*camera"):
+        view(paths, save=tmp_path / "x.rrd", only=only)
+    assert not (tmp_path / "x.rrd").exists()
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     path = made.write(tmp_path, made.good())
     (tmp_path / "file").write_text("mine")

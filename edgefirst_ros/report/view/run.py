@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.dataset.names import check_path
+from edgefirst_ros.dataset.names import check_path, instances_of
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.lock import create_anew
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, listed, nearest_first, need
@@ -121,6 +121,7 @@ def _logged(
     from edgefirst_ros.report.view.log import Logger, blueprint
 
     dataset = subject.dataset
+    dataset.samples(instances_of(name for name in only if name != "model"))  # refuses those that no sample has
     streamed = packets is not None and (not only or "camera" in only)
     samples = [Sample(dataset, key) for key in dataset.frame_rows] if streamed else list(dataset.samples())
     if frame is not None:

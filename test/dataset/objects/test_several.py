@@ -424,6 +424,8 @@ REFUSED = {
     "s.cube().nothing": "'Cube' object has no attribute 'nothing'",
     "outcome.path": "use paths.container",
     "outcome.nothing": "'Outcome' object has no attribute 'nothing'",
+    "s.image('camera.right')": "has no camera.right; it has camera, lidar.points, radar.cube, radar.targets",
+    "s.read('lidar.depth')": "has no lidar.depth; it has camera, lidar.points, radar.cube, radar.targets",
     "d.samples('camera.right')": "unknown sensor 'camera.right'; known: camera, ",
     "(d + e).samples('camera', 'camera.right')": "unknown sensor 'camera.right'; known: camera, ",
     "edgefirst_ros.load(path)": "use edgefirst_ros.Dataset(path)",
