@@ -113,7 +113,7 @@ def convert(
             raise typer.Exit(130) from None
         finally:
             sweep(scratch)
-    return Said(conversion.plain, partial(_converted, conversion), conversion.exit_code)
+    return Said(conversion.plain, partial(_converted, conversion), conversion.tally.exit_code)
 
 
 def _note(text: str) -> None:

@@ -158,10 +158,6 @@ class Conversion:
         for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").collect().iter_rows():
             self._list(source, verdict, loss or error or "")
 
-    @property
-    def exit_code(self) -> int:
-        return self.tally.exit_code
-
     def plain(self) -> dict[str, Any]:
         tally = self.tally
         return {

@@ -71,7 +71,9 @@ def quick(
 
 def quick_of(subject: ReportSubject) -> dict[str, Any]:
     """Return the same of an open dataset or recording."""
-    return quick(subject.summary, subject.name, subject.path, subject.kind, subject.messages, subject.notes)
+    kind = "dataset" if subject.recorded is None else "recording"
+    messages = {topic: len(one.times) for topic, one in (subject.recorded or {}).items()}
+    return quick(subject.summary, subject.name, subject.path, kind, messages, subject.notes)
 
 
 def verdict(checks: list[Check]) -> dict[str, Any]:

@@ -423,7 +423,8 @@ MOST_LABELS = 40
 def labels(subject: ReportSubject) -> dict[str, Any]:
     """Annotations by label, samples the model processed, and how degraded pictures are."""
     rows, timeline = subject.dataset.annotations, subject.timeline
-    found: dict[str, Any] = {"labels": {}, "model": {"looked_at": 0, "samples": subject.samples}}
+    samples = len(timeline) or len(subject.dataset)
+    found: dict[str, Any] = {"labels": {}, "model": {"looked_at": 0, "samples": samples}}
     if "label" in rows.columns:
         counted = rows["label"].drop_nulls().cast(str, strict=False).value_counts(sort=True)
         found["labels"] = dict(counted.iter_rows())

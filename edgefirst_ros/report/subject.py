@@ -65,11 +65,6 @@ class ReportSubject:
     time_check: TimeCheck | None = None
     """Offsets between the sensors of a recording, if requested."""
 
-    @property
-    def kind(self) -> str:
-        """`dataset` or `recording`."""
-        return "dataset" if self.recorded is None else "recording"
-
     @cached_property
     def timeline(self) -> Timeline:
         """Its times; empty without a table of frames."""
@@ -94,20 +89,10 @@ class ReportSubject:
         }
         return summarize_dataset(self.dataset, self.timeline, sensors)
 
-    @property
-    def messages(self) -> dict[str, int]:
-        """{topic: number of messages} of a recording; empty for a dataset."""
-        return {topic: len(one.times) for topic, one in (self.recorded or {}).items()}
-
     @cached_property
     def sequences(self) -> list[str]:
         """Names, in order."""
         return list(dict.fromkeys([*self.timeline.names, *self.dataset.sequences]))
-
-    @property
-    def samples(self) -> int:
-        """Number of samples: rows of frames, else samples with a member."""
-        return len(self.timeline) or len(self.dataset)
 
     @cached_property
     def places(self) -> list[PlacedSample]:
