@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.names import check_folder
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
 from edgefirst_ros.pipeline.health import Condition, Health, Status
 from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sources.live import Transport
+from edgefirst_ros.streams import is_key
 
 VERBS = ("start", "stop", "split", "pause", "resume", "status")
 NICE = 19
@@ -253,14 +255,20 @@ class Service:
 
 
 def describe_status(answer: Mapping[str, Any]) -> str:
-    """Return a status in a line: state, samples, size, minutes of disk, age of the newest sample."""
+    """Return a status in a line: state, samples, losses, size, minutes of disk, age of the newest sample, skew, Hz."""
     parts = [str(answer["message"])]
     if "samples" in answer:
-        parts += [counted(answer["samples"], "sample"), f"{answer.get('bytes', 0) / 1e6:.1f} MB"]
+        parts.append(counted(answer["samples"], "sample"))
+        if lost := sum(reasons.total() for reasons in Counts.of(answer.get("counts", {})).lost.values()):
+            parts.append(f"{counted(lost, 'message')} lost")
+        parts.append(f"{answer.get('bytes', 0) / 1e6:.1f} MB")
     if answer.get("free_minutes") is not None:
         parts.append(f"{answer['free_minutes']:.0f} minutes of disk left")
     if answer.get("newest_sample_age") is not None:
         parts.append(f"newest sample {answer['newest_sample_age']:.1f} s ago")
+    if skews := answer.get("worst_skew_ns"):
+        parts.append(f"skew up to {max(skews.values()) / 1e6:.0f} ms")
+    parts += [f"{sensor} {rate:.1f} Hz" for sensor, rate in answer.get("rates", {}).items() if is_key(sensor)]
     return ", ".join(parts)
 
 

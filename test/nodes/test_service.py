@@ -186,6 +186,12 @@ def test_a_status_in_a_line():
     }
     told = "recording, 12 samples, 34.5 MB, 812 minutes of disk left, newest sample 0.1 s ago"
     assert describe_status(status) == told
+    dropped = {"lost on the way": 2, "undecodable": 1, "not sampled": 50}
+    status["counts"] = {"/camera/h264": {"seen": 90, "written": 12, "dropped": dropped}}
+    status["worst_skew_ns"] = {"radar_cube_skew": 26_300_000, "lidar_points_skew": 4_000_000}
+    status["rates"] = {"camera": 29.97, "radar.cube": 18.0, "/gps": 10.0}
+    more = "skew up to 26 ms, camera 30.0 Hz, radar.cube 18.0 Hz"
+    assert describe_status(status) == f"{told.replace('samples, ', 'samples, 3 messages lost, ')}, {more}"
     assert describe_status({"message": "idle", "free_minutes": None, "newest_sample_age": None}) == "idle"
 
 
