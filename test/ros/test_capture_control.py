@@ -70,7 +70,7 @@ def test_splits_lose_no_frame(capture: Start, bench: Bench, recording: Any, tmp_
     player.play(end=1.7)
     asked.until(lambda facts: facts["recording"])
     assert asked.trigger("split").success
-    nodes["size"].until(lambda facts: facts["counts"][CAMERA]["written"] > 20)  # now it has a size
+    nodes["size"].until(lambda facts: facts["counts"].get(CAMERA, {"written": 0})["written"] > 20)  # now it has a size
     player.play(begin=1.7)
     convert(path, tmp_path / "offline", **PATIENT)
     for name, node in nodes.items():
