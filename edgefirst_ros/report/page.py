@@ -160,20 +160,19 @@ def _by_sequence(sequences: Mapping[str, Any], what: str, total: Any) -> list[tu
 
 def _figures(drawn: Sequence[Figure]) -> list[dict[str, Any]]:
     """Return the figures of a section, as wide as the page if they are WIDE, name sequences, or have no neighbour."""
-    narrow = [one.key for one in drawn if one.key not in WIDE and not one.layout.get("annotations")]
-    narrow = narrow[: len(narrow) // 2 * 2]
-    return [_figure(one, wide=one.key not in narrow) for one in drawn]
-
-
-def _figure(one: Figure, *, wide: bool) -> dict[str, Any]:
     from markupsafe import Markup
 
-    said = _visible({"data": one.data, "layout": one.layout, "height": one.height})
-    escaped = json.dumps(said, separators=(",", ":"))
-    for character in "&<>":
-        escaped = escaped.replace(character, f"\\u{ord(character):04x}")
-    safe = Markup(escaped)  # noqa: S704  no character of it can end the element
-    return vars(one) | {"id": f"figure-{one.key}", "json": safe, "wide": wide}
+    narrow = [one.key for one in drawn if one.key not in WIDE and not one.layout.get("annotations")]
+    narrow = narrow[: len(narrow) // 2 * 2]
+    found = []
+    for one in drawn:
+        said = _visible({"data": one.data, "layout": one.layout, "height": one.height})
+        escaped = json.dumps(said, separators=(",", ":"))
+        for character in "&<>":
+            escaped = escaped.replace(character, f"\\u{ord(character):04x}")
+        safe = Markup(escaped)  # noqa: S704  no character of it can end the element
+        found.append(vars(one) | {"id": f"figure-{one.key}", "json": safe, "wide": one.key not in narrow})
+    return found
 
 
 def _visible(value: Any) -> Any:
