@@ -255,7 +255,9 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
         "lidar_clouds_looked_at": sum(number for _, number in ranges.values()),
     }
     found["bytes"] = sizes(subject)
-    found["notes"] = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.items())]
+    judged = {one.found for one in checks}
+    notes = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.items())]
+    found["notes"] = [note for note in notes if note not in judged]
     tolerances = {name: one["tolerance_ms"] for name, one in found["skew"].items()}
     kinds = {kind: round(one["bytes"] / 1e6, 3) for kind, one in found["bytes"]["kinds"].items()}
     alt = f"Bars of the annotations of {len(said['labels'])} labels"

@@ -194,6 +194,18 @@ def test_damaged_pictures_are_a_loss(tmp_path):
     assert found["place"] == "/camera/jpeg"
 
 
+def test_the_first_screen_says_once_where_a_recording_is_cut(tmp_path, drive):
+    path = tmp_path / "cut.mcap"
+    path.write_bytes(drive[0].read_bytes()[: drive[0].stat().st_size // 2])
+    done = report([path], tmp_path / "x.html", samples=0)
+    ((damage,),) = [one["damage"] for one in done.facts[0]["bytes"]["sources"]]
+    (found,) = checks(done.facts[0], "loss")
+    assert (found["level"], found["place"]) == ("amber", "cut.mcap")
+    assert found["found"] == f"at byte {damage['offset']}: {damage['what']}"
+    page = done.pages[0].read_text()
+    assert page[page.index('id="verdict"') : page.index('id="topics"')].count(found["found"]) == 1
+
+
 @pytest.mark.parametrize("zeros", [0, 65536])
 def test_a_recording_without_its_end_lost_nothing(tmp_path, zeros):
     path = planted(tmp_path, "endless", codec="jpeg", topics={"camera"}, without_end=True)
