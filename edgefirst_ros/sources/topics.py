@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
+from edgefirst_ros.config.load import setting_fields
 from edgefirst_ros.errors import RecordingError, UsageError, listed, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.sources.tiles import whole_of
@@ -405,7 +406,9 @@ class _Finder:
 def option_of(use: str) -> str:
     """Return the option of the command line for a setting in YAML that uses a topic."""
     name, _, value = use.partition(": ")
-    return f"--rig '{{{value}}}'" if name == "rig" else f"--set {name}={value}"
+    if name == "rig":
+        return f"--rig '{{{value}}}'"
+    return f"{setting_fields(Settings)[name].flag}={value.strip('[]').replace(', ', ',')}"
 
 
 def choose_topics(

@@ -6,6 +6,8 @@ several instances each gives what it gives as the only one.
 """
 
 import json
+import re
+import shlex
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -201,6 +203,22 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
         convert(path, tmp_path / "strict", strict_topics=True)
     kept = {"unused": [topic.lstrip("/") for topic in found]}
     assert convert(path, tmp_path / "kept", strict_topics=True, rig=kept).samples == outcome.samples
+
+
+@pytest.mark.parametrize("given", [[], ["--sensors", "camera"]])
+def test_the_use_of_a_topic_can_be_pasted(plain, tmp_path, given):
+    second = [("lidar/points", "/rear/points"), ("/gps", "/fix"), ("camera/jpeg", "/left/jpeg")]
+    path = renamed(plain[0], tmp_path / "drive", {}, second)
+
+    def unused(number, options):
+        done = CliRunner().invoke(app, ["convert", str(path), "-o", str(tmp_path / str(number)), *given, *options])
+        assert done.exit_code == 0, done.exception
+        return dict(re.findall(r"(/[\w/]+) is not used; to use it: (.+)", done.output))
+
+    found = unused("plain", [])
+    assert found.keys() >= {"/rear/points", "/fix", "/left/jpeg", *(["/lidar/points"] if given else [])}
+    for number, (topic, use) in enumerate(found.items()):
+        assert topic not in unused(number, shlex.split(use)) or (given and use.startswith("--rig")), use
 
 
 @pytest.mark.parametrize(
