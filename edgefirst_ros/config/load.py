@@ -331,6 +331,15 @@ def _as_typed(text: str, fields: Mapping[str, SettingField], typed: Iterable[str
     return NAMED.sub(lambda found: fields[found[1]].flag if flags else found[1], text)
 
 
+EXPECTED = {
+    "string_too_short": "text that is not empty",
+    "tuple_type": "a list",
+    "missing": "one more value",
+    "too_long": "at most {max_length} values",
+}
+"""Expected value by the type of a fault, where its message has no words for it."""
+
+
 def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
     """Return the expected value at a fault; for a list item, the expected list."""
     path = tuple(map(str, fault["loc"]))
@@ -340,6 +349,8 @@ def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
         return field.expected
     if any(name.startswith(f"{'.'.join(path)}.") for name in fields):
         return "`key: value` lines"
+    if fault["type"] in EXPECTED:
+        return EXPECTED[fault["type"]].format(**fault.get("ctx", {}))
     text = fault["msg"].removeprefix("Input should be ").partition(", unable")[0]
     return text[:1].lower() + text[1:]
 

@@ -67,7 +67,9 @@ class Rig(Model):
     """The sensors of a vehicle by their keys, and excluded topics."""
 
     sensors: dict[str, RigSensor] = Field(default_factory=dict)
-    base_frame: str | None = setting(None, "Frame of the vehicle in the transforms, if it is not named base_link")
+    base_frame: str | None = setting(
+        None, "Frame of the vehicle in the transforms, if it is not named base_link", min_length=1
+    )
     unused: tuple[str, ...] = setting((), "Globs of topics to ignore without a note")
 
     @model_validator(mode="before")
