@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,16 +234,22 @@ def test_a_dry_run_changes_nothing(tmp_path, layout):
     assert (done.samples, done.members, done.lost_stretches) == (3, 8, 1)
 
 
-def test_a_dry_run_beside_a_finished_dataset_tells_what_is_unfinished(tmp_path):
-    paths = leave(tmp_path / "out", map(sample, TINY))
-    older = finish(tmp_path / "older", [sample(9)])
-    for file in (older.container, older.arrow, older.frames):
-        (paths.out / file.name).write_bytes(file.read_bytes())
+@pytest.mark.parametrize("journals", [True, False])
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_finished_dataset_is_replaced_only_with_overwrite(tmp_path, layout, journals):
+    """Also where the journals that tell of the replacement are gone. A dry run tells what is unfinished."""
+    paths = leave(tmp_path / "out", map(sample, TINY), commits={1}, layout=layout)
+    older = finish(tmp_path / "older", [sample(9)], layout=layout)
+    shutil.copytree(older.out, paths.out, dirs_exist_ok=True)
+    for file in () if journals else list(paths.out.rglob("*.journal")):
+        file.unlink()
     before = everything(paths.out)
     assert recover(paths.container, dry_run=True).samples == 3
     with pytest.raises(DatasetError, match="--overwrite"):
         recover(paths.container)
     assert everything(paths.out) == before
+    assert recover(paths.container, overwrite=True).samples == 3
+    assert table(paths.frames)["frame"].to_list() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])
