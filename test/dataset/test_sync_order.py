@@ -5,16 +5,18 @@ import os
 from pathlib import Path
 
 import handmade_dataset as made
+import polars as pl
 import pytest
 from unfinished_datasets import finish, sample
 
-from edgefirst_ros.dataset import DatasetWriter
+from edgefirst_ros.dataset import Dataset, DatasetWriter
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage import folder
+from edgefirst_ros.dataset.validate.fix import fix
 
-CALLS = {"fsync": 1, "fdatasync": 1, "pwritev": 1, "replace": 2, "rename": 2, "unlink": 1}
+CALLS = {"fsync": 1, "fdatasync": 1, "pwritev": 1, "replace": 2, "rename": 2, "link": 2, "unlink": 1}
 """Calls that are recorded, and how many of their arguments are files."""
 
 
@@ -175,3 +177,17 @@ def test_migrate_syncs_a_table_before_its_name(tmp_path, calls, form):
     (placed,) = (n for n, (call, *names) in enumerate(calls) if call in ("replace", "rename") and names[1] == out.name)
     source = calls[placed][1]
     assert calls.at("fsync", source) < placed < calls.at("fsync", tmp_path.name, placed)
+
+
+@pytest.mark.parametrize("verb", ["write_annotations", "fix"])
+def test_an_old_table_has_its_second_name_before_the_new_one_replaces_it(tmp_path, calls, verb):
+    parts = made.good()
+    parts.annotations[0]["box2d_score"] = 2.0  # which fix removes
+    made.write(tmp_path, parts)
+    dataset = Dataset(tmp_path / "data.zip")
+    rows = dataset.annotations.with_columns(box2d_score=pl.lit(0.5, pl.Float32))
+    calls.clear()
+    kept = fix(tmp_path / "data.zip").kept if verb == "fix" else dataset.write_annotations(rows, keep_as=".old")
+    linked = next(n for n, call in enumerate(calls) if call == ("link", "data.arrow", kept.name))
+    placed = next(n for n, call in enumerate(calls) if call[0] in ("replace", "rename") and call[2] == "data.arrow")
+    assert linked < calls.at("fsync", tmp_path.name, linked) < placed < calls.at("fsync", tmp_path.name, placed)

@@ -333,7 +333,7 @@ class Replacement:
 
 
 def keep_copy(path: Path, kept: Path) -> None:
-    """Link a file under a second name, or copy it where links are impossible.
+    """Link a file under a second name, or copy it where links are impossible; the name is on the disk then.
 
     Raises DatasetError if another file has that name, and StorageError.
     """
@@ -350,6 +350,7 @@ def keep_copy(path: Path, kept: Path) -> None:
                 copy.flush()
                 os.fsync(copy.fileno())
             os.replace(partial, kept)
+        sync_folder(kept.parent)
 
 
 def keep_each(path: Path, ending: str) -> Path:
