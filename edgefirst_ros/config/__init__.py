@@ -6,18 +6,6 @@ from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, LiveSettings, P
 from edgefirst_ros.config.values import SECOND, Model, nanoseconds, utc_nanoseconds
 
 __all__ = [
-    "MODEL",
-    "PARTS",
-    "SECOND",
-    "SENSORS",
-    "LiveSettings",
-    "Model",
-    "PlayerSettings",
-    "ReplaySettings",
-    "Rig",
-    "RigSensor",
-    "Settings",
-    "StreamSettings",
-    "nanoseconds",
-    "utc_nanoseconds",
-]
+    "MODEL", "PARTS", "SECOND", "SENSORS", "LiveSettings", "Model", "PlayerSettings", "ReplaySettings", "Rig",
+    "RigSensor", "Settings", "StreamSettings", "nanoseconds", "utc_nanoseconds",
+]  # fmt: skip

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgefirst_ros.config import SENSORS, LiveSettings, Settings
+from edgefirst_ros.config.values import TAGS
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.streams import RIG_KEYS, is_key
 
@@ -24,8 +25,6 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 Value = bool | int | float | str | list[str]
 MOST_FAULTS = 20
 """Most faults that are explained; of further ones the number is given."""
-TAGS = ("verbs", "option", "flag", "repeated", "changes")
-"""Tags of a setting in its JSON schema, written by `setting`; a nested one without them has those of the outer one."""
 NESTED = ("streams", "limits")
 """Nested settings: options override single ones of those in a file."""
 NAMED = re.compile(r"`(\w+)`")
@@ -133,8 +132,6 @@ def _field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
 
 
 PAGE = "; the page Settings of the documentation lists them"
-
-
 OTHER_NAMES = {
     **dict.fromkeys(("fps", "hz", "frame_rate"), "rate"),
     **dict.fromkeys(("topic", "camera"), "reference_topic"),

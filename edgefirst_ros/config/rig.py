@@ -105,16 +105,10 @@ class Rig(Model):
             check_key(key)
             if key not in streams.RIG_KEYS and sensor.topic is None:
                 raise ValueError(f"{key}: expected a topic: an instance has no usual name")
-            wrong = [
-                name
-                for name, allowed in (
-                    ("info", key == "model" or key.partition(".")[0] == streams.CAMERA.key),
-                    ("masks", key == "model"),
-                    ("tf", key == "pose"),
-                    ("tolerance", key not in streams.ROLES),
-                )
-                if getattr(sensor, name) is not None and not allowed
-            ]
+            camera = key.partition(".")[0] == streams.CAMERA.key
+            allowed = {"info": camera or key == "model", "masks": key == "model", "tf": key == "pose"}
+            allowed["tolerance"] = key not in streams.ROLES
+            wrong = [name for name, fits in allowed.items() if getattr(sensor, name) is not None and not fits]
             wrong += ["reuse"] if not sensor.reuse and key in streams.ROLES else []
             wrong += ["offset"] if sensor.offset and key in ("model", "boxes3d") else []
             if wrong:

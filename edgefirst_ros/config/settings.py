@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -48,6 +49,7 @@ SENSORS = tuple(sensor.key for sensor in streams.SENSORS if sensor.column is not
 PARTS = tuple(sensor.key for sensor in streams.SENSORS if sensor.topics)
 MODEL = "model"
 """Name of a model result, with or without boxes, in `require` and `prefer`."""
+SHARES = "train=0.8,val=0.2"
 
 
 def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
@@ -60,7 +62,10 @@ def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-UNSET_STREAM, UNSET_SENSOR = StreamSettings(), RigSensor()
+UNSET_STREAM, UNSET_SENSOR, UNSET_RIG = StreamSettings(), RigSensor(), Rig()
+write_setting = partial(setting, verbs=WRITING)
+group_setting = partial(setting, verbs=(*WRITING, GROUP))
+play_setting = partial(setting, verbs=(PLAY,))
 
 
 class Settings(Model):
@@ -146,21 +151,18 @@ class Settings(Model):
     )
 
     radar_points: Literal["targets", "clusters"] = setting("targets", "Source of radar.pcd")
-    radar_fields: Literal["message", "documented"] = setting(
-        "message", "Fields of radar.pcd; documented: add the field noise (NaN)", verbs=WRITING, option=""
+    radar_fields: Literal["message", "documented"] = write_setting(
+        "message", "Fields of radar.pcd; documented: add the field noise (NaN)", option=""
     )
-    pcd: Literal["binary", "binary_compressed", "ascii"] = setting(
-        "binary", "Data encoding of PCD files", verbs=WRITING
-    )
-    lidar_images: bool = setting(False, "Write lidar.png and lidar.jpeg where those topics exist", verbs=WRITING)
+    pcd: Literal["binary", "binary_compressed", "ascii"] = write_setting("binary", "Data encoding of PCD files")
+    lidar_images: bool = write_setting(False, "Write lidar.png and lidar.jpeg where those topics exist")
     decoder: Literal["software", "auto", "v4l2m2m"] = setting(
         "software", "Video decoder; auto: the V4L2 M2M hardware decoder where it exists"
     )
-    camera_format: Literal["jpeg", "png"] = setting("jpeg", "File format of decoded pictures", verbs=WRITING)
-    jpeg_quality: int = setting(
-        90, "Quality of JPEG pictures that are encoded", ge=1, le=100, verbs=WRITING, option="Q", changes=True
+    camera_format: Literal["jpeg", "png"] = write_setting("jpeg", "File format of decoded pictures")
+    jpeg_quality: int = write_setting(
+        90, "Quality of JPEG pictures that are encoded", ge=1, le=100, option="Q", changes=True
     )
-
     max_width: int | None = setting(
         None, "Scale wider pictures down to this width, pixels", ge=16, le=65535, option="W"
     )
@@ -176,31 +178,21 @@ class Settings(Model):
         dict, "New names of labels, such as car=vehicle; an empty name drops a label", examples=["car=vehicle,tree="]
     )
     masks: bool = setting(True, "Write the masks of the model")
-    polygons: bool = setting(False, "Write the outlines of instance masks as polygons", verbs=WRITING)
+    polygons: bool = write_setting(False, "Write the outlines of instance masks as polygons")
     degradation: bool = setting(False, "Grade the degradation of each picture")
 
-    schema_version: Literal["2025.10", "2026.04", "2026.10"] = setting(
-        "2026.04", "Version of the annotation schema", verbs=WRITING, option="", flag="--schema"
+    schema_version: Literal["2025.10", "2026.04", "2026.10"] = write_setting(
+        "2026.04", "Version of the annotation schema", option="", flag="--schema"
     )
     layout: Literal["zip", "directory"] = setting(
         "zip", "One ZIP, or the same members as files", verbs=(CONVERT, CAPTURE), option=""
     )
-    split: Annotated[dict[str, Share], BeforeValidator(shares_of_text)] = setting(
-        dict,
-        "Share of each group, such as train=0.8,val=0.2",
-        examples=["train=0.8,val=0.2"],
-        verbs=(*WRITING, GROUP),
-        option="train=0.8,val=0.2",
+    split: Annotated[dict[str, Share], BeforeValidator(shares_of_text)] = group_setting(
+        dict, "Share of each group, such as train=0.8,val=0.2", examples=[SHARES], option=SHARES
     )
-    split_block: float = setting(
-        10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400, verbs=(*WRITING, GROUP)
-    )
-    split_gap: float = setting(
-        0.0,
-        "Samples nearer than this to a block of another group have no group, s",
-        ge=0,
-        le=3600,
-        verbs=(*WRITING, GROUP),
+    split_block: float = group_setting(10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400)
+    split_gap: float = group_setting(
+        0.0, "Samples nearer than this to a block of another group have no group, s", ge=0, le=3600
     )
     stable: bool = setting(
         False,
@@ -208,11 +200,10 @@ class Settings(Model):
         verbs=(CONVERT, CAPTURE, GROUP),
         option="",
     )
-    group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = setting(
+    group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = group_setting(
         dict,
         "Group of sequences by name, such as test=night*; split assigns only the others",
         examples=["test=night*"],
-        verbs=(*WRITING, GROUP),
         option="NAME=GLOB",
         repeated=True,
     )
@@ -276,7 +267,7 @@ class Settings(Model):
             raise ValueError(f"`start` is {first} and `end` {self.end}: no sample is between them")
         if self.keyframes_only and not self.takes_pictures:
             raise ValueError("`keyframes` needs camera among the `sensors`")
-        for key in (*self.require, *self.sensors, *(self.rig.sensors if self.rig is not None else ())):
+        for key in (*self.require, *self.sensors, *self.own_rig.sensors):
             if key in streams.ROLES:
                 continue
             name, value = streams.of_key(key).setting or ("", None)
@@ -290,15 +281,17 @@ class Settings(Model):
 
     def _check_rig(self) -> None:
         """Raise ValueError where the rig and another setting say different things of a sensor."""
-        if self.rig is None:
-            return
-        own = {key: sensor for key, sensor in self.rig.sensors.items() if sensor.topic is not None or sensor.tf}
+        own = {key for key, sensor in self.own_rig.sensors.items() if sensor.topic is not None or sensor.tf}
         for name, key in {"reference_topic": streams.CAMERA.key, **self._short_forms}.items():
             if getattr(self, name) is not None and key in own:
                 raise ValueError(f"`{name}` and {key} of the rig cannot be combined")
-        twice = sorted(self.streams.keys() & self.rig.sensors.keys())
-        if twice:
+        if twice := sorted(self.streams.keys() & self.own_rig.sensors.keys()):
             raise ValueError(f"streams.{twice[0]} and {twice[0]} of the rig cannot be combined")
+
+    @property
+    def own_rig(self) -> Rig:
+        """The rig; one without sensors if it is unset."""
+        return self.rig or UNSET_RIG
 
     @property
     def _short_forms(self) -> dict[str, str]:
@@ -316,7 +309,7 @@ class Settings(Model):
         Returns:
             The entry; one without values for an absent sensor.
         """
-        own = self.rig.sensors.get(key, UNSET_SENSOR) if self.rig is not None else UNSET_SENSOR
+        own = self.own_rig.sensors.get(key, UNSET_SENSOR)
         short = next((name for name, of in self._short_forms.items() if of == key), None)
         topic = getattr(self, short) if short is not None else None
         return own if not isinstance(topic, str) else own.model_copy(update={"topic": topic})
@@ -324,7 +317,7 @@ class Settings(Model):
     @property
     def given_topics(self) -> tuple[str, ...]:
         """Names and globs of topics in the rig or a short form of it."""
-        keys = {*self._short_forms.values(), *(self.rig.sensors if self.rig is not None else ())}
+        keys = {*self._short_forms.values(), *self.own_rig.sensors}
         sensors = [self.sensor(key) for key in sorted(keys)]
         return tuple(name for of in sensors for name in (of.topic, of.info, of.masks) if name is not None)
 
@@ -338,8 +331,7 @@ class Settings(Model):
             True if it does.
         """
         names = topic, topic.removeprefix("/")
-        globs = self.rig.unused if self.rig is not None else ()
-        return any(fnmatchcase(name, glob) for name in names for glob in globs)
+        return any(fnmatchcase(name, glob) for name in names for glob in self.own_rig.unused)
 
     def span_of(self, first: int) -> tuple[int, int]:
         """Return the time span of the samples.
@@ -366,8 +358,7 @@ class Settings(Model):
     def doubts(self) -> list[str]:
         """Warnings about values that are allowed but probably not meant."""
         own = {f"streams.{key}.tolerance": value.tolerance for key, value in self.streams.items()}
-        rig = self.rig.sensors if self.rig is not None else {}
-        own |= {f"rig.{key}.tolerance": value.tolerance for key, value in rig.items()}
+        own |= {f"rig.{key}.tolerance": value.tolerance for key, value in self.own_rig.sensors.items()}
         replaced = [f"rate is {self.rate:g}: it replaces keyframes"] if self.keyframes and self.rate else []
         return replaced + [
             f"{name} is {value:g} s: companions that far from a frame join it; {value:g} ms would be {value / 1000:g}"
@@ -388,7 +379,7 @@ class Settings(Model):
     @property
     def companions(self) -> tuple[Sensor, ...]:
         """The companion sensors in use, in the order of their members."""
-        found = [*streams.companions(), *(self.rig.instances if self.rig is not None else ())]
+        found = [*streams.companions(), *self.own_rig.instances]
         chosen = (s for s in found if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
         used = (sensor for sensor in chosen if not self.sensors or sensor.key in self.sensors)
         return tuple(sorted(used, key=lambda sensor: sensor.order))
@@ -407,9 +398,7 @@ class Settings(Model):
         Returns:
             Tolerance in ns, offset in ns, and True if samples reuse a message.
         """
-        own: StreamSettings = self.streams.get(sensor, UNSET_STREAM)
-        if self.rig is not None and sensor in self.rig.sensors:
-            own = self.rig.sensors[sensor]
+        own: StreamSettings = self.own_rig.sensors.get(sensor) or self.streams.get(sensor, UNSET_STREAM)
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
         return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse and not self.no_reuse
 
@@ -473,31 +462,20 @@ class ReplaySettings(Model):
 class PlayerSettings(Model):
     """Settings of a player."""
 
-    recording: Place | None = setting(None, "MCAP file or dataset to play", verbs=(PLAY,))
-    rate: float = setting(
-        1.0, "Seconds of the recording played in a second", verbs=(PLAY,), option="R", ge=0.01, le=100.0
+    recording: Place | None = play_setting(None, "MCAP file or dataset to play")
+    rate: float = play_setting(1.0, "Seconds of the recording played in a second", option="R", ge=0.01, le=100.0)
+    loop: bool = play_setting(False, "Begin again at the end, at once and without end", option="")
+    clock: bool = play_setting(
+        False, "Publish the time of the recording on /clock, 100 times a second; ROS 2 only", option=""
     )
-    loop: bool = setting(False, "Begin again at the end, at once and without end", verbs=(PLAY,), option="")
-    clock: bool = setting(
-        False, "Publish the time of the recording on /clock, 100 times a second; ROS 2 only", verbs=(PLAY,), option=""
+    start: float = play_setting(0.0, "Time at the beginning of the recording to skip, s", option="S", ge=0, le=1e6)
+    duration: float | None = play_setting(
+        None, "Length of the part to play, s; to the end if unset", option="S", gt=0, le=1e6
     )
-    start: float = setting(
-        0.0, "Time at the beginning of the recording to skip, s", verbs=(PLAY,), option="S", ge=0, le=1e6
+    topics: tuple[str, ...] = play_setting(
+        (), "Topics to play, by their whole names or the ends of them; all if empty", option="A,B"
     )
-    duration: float | None = setting(
-        None, "Length of the part to play, s; to the end if unset", verbs=(PLAY,), option="S", gt=0, le=1e6
+    wait_for_subscribers: int = play_setting(
+        1, "Topics that must have a subscriber before the first message; 0: do not wait", option="N", ge=0, le=1000
     )
-    topics: tuple[str, ...] = setting(
-        (), "Topics to play, by their whole names or the ends of them; all if empty", verbs=(PLAY,), option="A,B"
-    )
-    wait_for_subscribers: int = setting(
-        1,
-        "Topics that must have a subscriber before the first message; 0: do not wait",
-        verbs=(PLAY,),
-        option="N",
-        ge=0,
-        le=1000,
-    )
-    wait_timeout: float = setting(
-        10.0, "Longest time to wait for subscribers, s", verbs=(PLAY,), option="S", ge=0, le=3600
-    )
+    wait_timeout: float = play_setting(10.0, "Longest time to wait for subscribers, s", option="S", ge=0, le=3600)

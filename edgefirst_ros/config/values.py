@@ -38,6 +38,8 @@ WRITING = (CONVERT, FLEET, CAPTURE)
 """Verbs that write samples."""
 SAMPLING = (*WRITING, SHOW)
 """Verbs that make samples of messages."""
+TAGS = ("verbs", "option", "flag", "repeated", "changes")
+"""Tags of a setting in its JSON schema; a nested one without them has those of the outer one."""
 
 
 def setting(
@@ -51,7 +53,7 @@ def setting(
     changes: bool = False,
     **rules: Any,
 ) -> Any:
-    """Return a field of a model, whose JSON schema has the tags `verbs`, `option`, `flag`, `repeated` and `changes`.
+    """Return a field of a model, whose JSON schema has the `TAGS`.
 
     Args:
         default: Its default; a type is called for each instance.
@@ -63,13 +65,7 @@ def setting(
         changes: True if its ROS parameter may change while a capture runs; the next dataset has the new value.
         rules: Further arguments of a field of pydantic.
     """
-    tags: dict[str, Any] = {
-        "verbs": list(verbs),
-        "option": option,
-        "flag": flag,
-        "repeated": repeated,
-        "changes": changes,
-    }
+    tags: dict[str, Any] = dict(zip(TAGS, (list(verbs), option, flag, repeated, changes), strict=True))
     rules |= {"default_factory" if isinstance(default, type) else "default": default}
     return Field(description=description, json_schema_extra=tags, **rules)
 

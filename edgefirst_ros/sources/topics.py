@@ -424,7 +424,7 @@ def choose_topics(
     radars = radars_by_name(topics) if live else radars
     finder = _Finder(topics, live, given={topic: "" for topic in topics if settings.is_left_alone(topic)})
     given, others = finder.other_cameras(settings)
-    in_rig = settings.rig.sensors if settings.rig is not None else {}
+    in_rig = settings.own_rig.sensors
 
     def in_rig_topic(key: str) -> bool:
         return key in in_rig and in_rig[key].topic is not None
@@ -513,7 +513,7 @@ def choose_topics(
         infos=infos,
         notes=(*finder.notes, *finder.preferred),
         guessed=bool(finder.notes),
-        base_frame=settings.rig.base_frame if settings.rig is not None else None,
+        base_frame=settings.own_rig.base_frame,
     )
     roles.missing = missing_keys(roles, settings, topics)
     roles.unused = unused_topics(topics, roles, settings, radars)
@@ -553,8 +553,7 @@ def unused_topics(
     """Return the topics of usable types without a role, as `Roles.unused` has them, but those the rig ignores."""
     used = {*roles.streamed, *roles.statics}
     left = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not settings.is_left_alone(t)}
-    rig = settings.rig.sensors if settings.rig is not None else {}
-    own = {key: of for key, of in rig.items() if of.topic is not None or of.tf is not None}
+    own = {key: of for key, of in settings.own_rig.sensors.items() if of.topic is not None or of.tf is not None}
     sensors = {sensor.topic.name: sensor for sensor in streams.companions()}
     instances = (streams.of_key(key) for key in own if key not in streams.ROLES)
     sensors |= {_named(own[sensor.key].topic or "", topics) or "": sensor for sensor in instances}

@@ -4,13 +4,4 @@
 from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS, EVERY, START, TOPICS, Recipe, recording_name
 from edgefirst_ros.synthetic.recording import Truth, write_recording
 
-__all__ = [
-    "DEFAULT_TOPICS",
-    "EVERY",
-    "START",
-    "TOPICS",
-    "Recipe",
-    "Truth",
-    "recording_name",
-    "write_recording",
-]
+__all__ = ["DEFAULT_TOPICS", "EVERY", "START", "TOPICS", "Recipe", "Truth", "recording_name", "write_recording"]
