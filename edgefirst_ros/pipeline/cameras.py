@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from statistics import median_low
 from typing import Any, NamedTuple
 
 from edgefirst_ros.config import SECOND, Settings
@@ -21,7 +22,6 @@ from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.pictures import Parsed, PictureOptions, PictureSource, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
-from edgefirst_ros.sync.clock import lower_median
 
 USUAL = 31
 """Latest steps of a topic's stamps whose median is its usual interval."""
@@ -56,7 +56,7 @@ class MessageOrder:
         step, pause = message.sequence - last[1], stamp - last[2]
         lost = self._numbered and message.file == last[0] and step != 1
         if lost and step < 1:
-            lost = bool(self._steps) and 2 * pause > 3 * lower_median(self._steps)
+            lost = bool(self._steps) and 2 * pause > 3 * median_low(self._steps)
         self._steps.append(pause)
         return number, lost
 
@@ -79,37 +79,27 @@ class Passed(NamedTuple):
     number: int
 
 
-def picture_options(settings: Settings, *, threads: int = 1, ahead: bool = True, every: bool = True) -> PictureOptions:
-    """Return how the pictures of a camera are made.
-
-    `threads`, `ahead`: as for `PictureOptions`. `every`: others than keyframes too, regardless of the settings.
-    """
+def picture_options(settings: Settings) -> PictureOptions:
+    """Return how the pictures of a camera are made: any of them, by one thread."""
     hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None
-    return PictureOptions(
-        PictureEncoder(settings.camera_format, settings.jpeg_quality, settings.max_width, hook),
-        keyframes_only=settings.keyframes_only and not every,
-        decoder=settings.decoder,
-        limits=settings.limits,
-        threads=threads,
-        ahead=ahead,
-    )
+    encoder = PictureEncoder(settings.camera_format, settings.jpeg_quality, settings.max_width, hook)
+    return PictureOptions(encoder, decoder=settings.decoder, limits=settings.limits)
 
 
 class OtherCamera:
     """A further camera of a rig.
 
-    Owns: `judge` belongs to the thread that pushes messages, which opens the source before it hands on the first
-    message. The thread that chooses frames calls everything else, and changes `_waiting` and `_newest`.
+    Owns: `judge` belongs to the thread that pushes messages. The thread that chooses frames calls everything else, and
+    changes `_waiting` and `_newest`.
     """
 
     def __init__(self, key: str, settings: Settings, facts: SequenceFacts, *, numbered: bool) -> None:
         """`key`: `camera.left`; `numbered`: as for `MessageOrder`."""
         self.key = key
-        self._settings = settings
         self._facts = facts
         self._order = MessageOrder(numbered=numbered)
         self._parse: Callable[[Message], Any] | None = None
-        self._source: PictureSource | None = None
+        self._source = PictureSource(picture_options(settings))
         self._waiting: dict[int, SensorMessage] = {}
         """Clean messages whose pictures were neither taken nor skipped, by number."""
         self._newest: SensorMessage | None = None
@@ -124,9 +114,7 @@ class OtherCamera:
         `parsed`: as for `FrameBuilder.push`.
         """
         number, gap = self._order.add(message, stamp)
-        if self._parse is None or self._source is None:
-            self._parse = open_parser(message.schema)
-            self._source = PictureSource(picture_options(self._settings))
+        self._parse = self._parse or open_parser(message.schema)
         try:
             content = parsed or self._parse(message)
         except MessageError as error:
@@ -142,13 +130,12 @@ class OtherCamera:
     @property
     def note(self) -> str:
         """Note of the decoder to the user; empty without any."""
-        return self._source.note if self._source is not None else ""
+        return self._source.note
 
     def add(self, message: SensorMessage) -> None:
         """Add the next judged message."""
         unit = message.content
-        if self._source is not None:
-            self._source.add(unit)
+        self._source.add(unit)
         if unit.fault is None and not isinstance(unit.content, MessageError):
             self._waiting[unit.number] = message
 
@@ -168,7 +155,7 @@ class OtherCamera:
 
     def _picture(self, message: SensorMessage, near: Sequence[Candidate], *, last: bool) -> Any:
         """Return the picture of a message, or why it is missing; None if that needs further messages."""
-        if message.picture is not None or self._source is None:
+        if message.picture is not None:
             return message.picture
         number = message.content.number
         if number not in self._waiting:
@@ -195,26 +182,20 @@ class OtherCamera:
 
     def _skip(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            unit = self._waiting.pop(number).content
-            if self._source is not None:
-                self._source.skip(unit)
+            self._source.skip(self._waiting.pop(number).content)
 
     def close(self) -> None:
         """End all threads; any thread may call it."""
-        if self._source is not None:
-            self._source.close()
+        self._source.close()
 
 
 def _entry(message: SensorMessage) -> int:
     """Return the number of the entry that its picture is decoded from; of still pictures all are equal."""
-    unit = message.content
-    entry: int = (unit.tiles or (unit,))[0].last_entry
-    return entry
+    return int((message.content.tiles or (message.content,))[0].last_entry)
 
 
 def _is_shown_before(one: SensorMessage, other: SensorMessage) -> bool:
     """True if a picture is shown before another one: by stamps, and where the clock was set by the order sent."""
     if one.epoch == other.epoch and abs(one.stamp - other.stamp) <= REORDERED:
         return one.stamp < other.stamp
-    before: bool = one.content.number < other.content.number
-    return before
+    return bool(one.content.number < other.content.number)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, ROLES
-from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose, lower_median
+from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose
 
 MOST_TRIED = 1000
 """Messages that are tried at most."""
@@ -122,7 +123,7 @@ class _StampSequence:
         order = self.recorded_order()
         numbers, files = (np.frombuffer(of, np.uint32)[order].astype(np.int64) for of in (self.numbers, self.files))
         steps = np.diff(numbers)[np.diff(files) == 0]
-        return len(steps) > 0 and lower_median(steps.tolist()) == 1
+        return len(steps) > 0 and median_low(steps.tolist()) == 1
 
     def stamps(self, base: str) -> Iterator[tuple[int, int]]:
         """Number and stamp in ns of each readable message, in recorded order."""

@@ -415,4 +415,5 @@ def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_
     threads = workers(settings.jobs) if settings.rate is None and eager else 1
     # Samples already written need only the size, and ones without a required sensor are not written.
     ahead = not already_written and not settings.require
-    return PictureSource(picture_options(settings, threads=threads, ahead=ahead, every=False))
+    options = picture_options(settings)._replace(keyframes_only=settings.keyframes_only, threads=threads, ahead=ahead)
+    return PictureSource(options)

@@ -242,9 +242,14 @@ def _size_of(info: Mapping[str, Any]) -> tuple[int, int] | None:
     return (info["width"], info["height"]) if info["width"] and info["height"] else None
 
 
+def utc_text(stamp: int) -> str:
+    """Return a time in ns since the epoch as text of ISO 8601, to the millisecond."""
+    seconds, rest = divmod(stamp, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
+
+
 def _describe_change(what: str, first: _First) -> str:
-    seconds, rest = divmod(first.changed or 0, 1_000_000_000)
-    when = f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
+    when = utc_text(first.changed or 0)
     return f"{what} changes at {when} (log_time {first.changed}): the first one counts"
 
 

@@ -21,8 +21,6 @@ from edgefirst_ros.sync.clock import JUMP_BACK
 
 F = TypeVar("F")
 C = TypeVar("C")
-
-
 MOST_ALTERNATIVES = 8
 
 

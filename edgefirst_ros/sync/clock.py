@@ -7,11 +7,12 @@ import contextlib
 from array import array
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from statistics import median_low
 from typing import Protocol
 
 from edgefirst_ros.errors import MessageError, UsageError
 from edgefirst_ros.messages import Message, decode, first_stamp
+from edgefirst_ros.sensors.calibration import utc_text
 
 SECOND = 1_000_000_000
 YEAR_2000 = 946_684_800 * SECOND
@@ -47,7 +48,7 @@ class Stamps:
 
     def median(self) -> int:
         """Lower median of stamp - log_time in ns."""
-        return lower_median(self.distances)
+        return median_low(self.distances)
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class TopicTimes:
         stamps: Stamps = getattr(self, kind)
         if not stamps.tell_time or self.log_times is None or len(stamps.distances) != len(self.log_times):
             return False
-        return lower_median([d + t for d, t in zip(stamps.distances, self.log_times, strict=True)]) > YEAR_2000
+        return median_low(d + t for d, t in zip(stamps.distances, self.log_times, strict=True)) > YEAR_2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,6 @@ class TimeBase:
             elif self.base == "publish":
                 return message.publish_time
         return message.log_time + self.offset
-
-
-def lower_median(values: Iterable[int]) -> int:
-    """Return the median; for an even number of values the lower of the two in the middle."""
-    ordered = sorted(values)
-    return ordered[(len(ordered) - 1) // 2]
 
 
 def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> TimeBase:
@@ -299,28 +294,25 @@ class LiveClock:
             return None
         if topic not in self._times:
             self._began[topic] = now
-        if topic in self._began:
-            self._add(message)
-            if now - self._began[topic] >= LISTEN:
-                return self._judge(topic, self.base)
-        return None
+        if topic not in self._began:
+            return None
+        self._add(message)
+        if now - self._began[topic] < LISTEN:
+            return None
+        del self._began[topic]
+        times, self._times[topic] = self._times[topic], TopicTimes(topic)
+        fault = fault_of(times, self.base, reference)
+        if fault is not None:
+            self.base.replaced[topic] = fault
+        return fault
 
     def _add(self, message: Message) -> None:
         topic = message.topic
         if topic not in self._times:
-            log_times = array("q") if topic == self._roles.reference else None
-            self._times[topic] = TopicTimes(topic, log_times=log_times)
+            self._times[topic] = TopicTimes(topic, log_times=array("q") if topic == self._roles.reference else None)
         with contextlib.suppress(MessageError):
             decode(message)
             self._times[topic].add(message)
-
-    def _judge(self, topic: str, base: TimeBase) -> str | None:
-        del self._began[topic]
-        times, self._times[topic] = self._times[topic], TopicTimes(topic)
-        fault = fault_of(times, base, self._roles.reference)
-        if fault is not None:
-            base.replaced[topic] = fault
-        return fault
 
     def due(self, now: int) -> bool:
         """True if the clock is to be chosen now."""
@@ -328,16 +320,11 @@ class LiveClock:
 
     def choose(self, choice: str) -> TimeBase:
         """Return the clock by the messages so far; raises UsageError if `choice` is impossible, and starts over."""
-        reference = self._roles.reference
-        times = self._times
-        self._times, self.heard = {topic: TopicTimes(topic) for topic in times}, None
-        try:
-            self.base = choose(
-                choice, times[reference], [t for topic, t in sorted(times.items()) if topic != reference]
-            )
-        except BaseException:
-            self._times = {}
-            raise
+        reference, times = self._roles.reference, self._times
+        self._times, self.heard = {}, None
+        others = [times[topic] for topic in sorted(times) if topic != reference]
+        self.base = choose(choice, times[reference], others)
+        self._times = {topic: TopicTimes(topic) for topic in times}
         return self.base
 
 
@@ -365,12 +352,11 @@ class Cut:
             last = max(last, number) if span[0] <= stamp < span[1] else last
             ends = [min(ends[0], stamp), max(ends[1], stamp)]
         undecodable = tuple(number for number in range(frames) if number not in readable)
-        note = (
-            f"no frame is between start and end: stamps go from {_utc(ends[0])} to {_utc(ends[1])}, "
-            f"{(ends[1] - ends[0]) / SECOND:.3f} s"
-            if readable and last < 0
-            else ""
-        )
+        note = ""
+        if readable and last < 0:
+            seconds = (ends[1] - ends[0]) / SECOND
+            way = f"from {utc_text(ends[0])} to {utc_text(ends[1])}, {seconds:.3f} s"
+            note = f"no frame is between start and end: stamps go {way}"
         return cls(*span, last, undecodable, frames, note)
 
     def holds(self, stamp: int) -> bool:
@@ -381,8 +367,3 @@ class Cut:
         """Return how many decodable and undecodable messages follow the first `frames`."""
         broken = sum(number >= frames for number in self.undecodable)
         return max(0, self.frames - frames) - broken, broken
-
-
-def _utc(stamp: int) -> str:
-    seconds, rest = divmod(stamp, SECOND)
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"

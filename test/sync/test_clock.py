@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of the time base."""
 
-import statistics
 import struct
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sync.clock import RunningClock, Segments, TimeBase, TopicTimes, choose, lower_median
+from edgefirst_ros.sync.clock import RunningClock, Segments, TimeBase, TopicTimes, choose
 
 SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
@@ -163,11 +162,6 @@ def test_the_median_of_an_even_number_is_the_lower_one():
         log = NOW + n * SECOND
         gps.add(message("/gps", log, log + (10 * SECOND if n % 2 else 0)))
     assert choose("auto", reference(), [gps]).replaced == {}
-
-
-@given(st.lists(st.integers(-(2**62), 2**62), min_size=1))
-def test_lower_median(values):
-    assert lower_median(values) == statistics.median_low(values)
 
 
 def test_a_time_base_falls_back_to_log_time_for_messages_without_header():
