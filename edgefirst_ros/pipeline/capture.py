@@ -46,7 +46,6 @@ class Results:
     """True if a dataset lost messages, even one that is not kept."""
     empty: int = 0
     """Number of datasets without samples, which are not kept."""
-
     unreported: set[str] = field(default_factory=set)
     """Names of datasets whose reports are still to come."""
 

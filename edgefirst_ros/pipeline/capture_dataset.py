@@ -98,7 +98,7 @@ class CaptureDataset:
 
     def status(self) -> dict[str, Any]:
         """Return counts of topics and samples so far, ready for JSON."""
-        output, writer = self._output, self._writer
+        output, writer, skews = self._output, self._writer, dict(self._output.skews)
         return {
             "sequence": self.sequence,
             "samples": writer.samples,
@@ -109,16 +109,14 @@ class CaptureDataset:
             "standstill_s": round(output.samples.standstill, 3),
             "flush_age_s": round(writer.flush_age, 3),
             "decoder": output.samples.note or self._decoder,
-            "worst_skew_ns": {
-                f"{streams.of_key(sensor).column}_skew": skews.largest for sensor, skews in dict(output.skews).items()
-            },
+            "worst_skew_ns": {f"{streams.of_key(sensor).column}_skew": of.largest for sensor, of in skews.items()},
             "companions": {
                 sensor: {
-                    "coverage": min(1.0, skews.samples / max(1, writer.samples)),
-                    "p95_skew_s": skews.percentile(95) / SECOND,
+                    "coverage": min(1.0, of.samples / max(1, writer.samples)),
+                    "p95_skew_s": of.percentile(95) / SECOND,
                     "tolerance_s": self._tolerances[sensor] / SECOND,
                 }
-                for sensor, skews in dict(output.skews).items()
+                for sensor, of in skews.items()
             },
             "counts": self._counts.plain(),
             "time_base": output.facts.time_base,

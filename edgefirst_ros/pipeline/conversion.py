@@ -83,10 +83,8 @@ def _plan(inputs: Sequence[RecordingInput], references: Sequence[str | None]) ->
     for recording in inputs:
         drive = safe_name(recording.name)
         plan.append(Planned(recording, [with_camera(drive, camera) for camera in cameras.values()] or [drive]))
-        for sequence in plan[-1].sequences:
-            other = known.setdefault(
-                sequence.casefold(), recording.path
-            )  # some file systems ignore the case of letters
+        for sequence in plan[-1].sequences:  # some file systems ignore the case of letters
+            other = known.setdefault(sequence.casefold(), recording.path)
             if other is not recording.path:
                 if os.path.realpath(other) == os.path.realpath(recording.path):
                     raise UsageError(f"{recording.path} is given twice; name each recording once")
@@ -159,9 +157,9 @@ class Outcome:
         Returns:
             The object that `convert --json` prints.
         """
-        summary = self.summarize() if self.refused is None else None
         tables: dict[str, Any] = {}
-        if summary is not None:
+        if self.refused is None:
+            summary = self.summarize()
             tables = {"samples_with": dict(summary.whole.sensors), "skew_ms": summary.whole.skew}
             tables["by_sequence"] = summary.plain()
         return {
@@ -213,11 +211,8 @@ class Outcome:
         modelled = [one for one in summary.sequences if one.sensors.get("model")]
         if modelled:
             done, samples = by_sensor["model"], sum(one.samples for one in modelled)
-            of = (
-                f" in {len(modelled)} of {len(summary.sequences)} sequences"
-                if len(modelled) < len(summary.sequences)
-                else ""
-            )
+            several = len(modelled) < len(summary.sequences)
+            of = f" in {len(modelled)} of {len(summary.sequences)} sequences" if several else ""
             skipped = f" and skipped {samples - done}: do not train on these as background" if samples > done else ""
             yield f"the model processed {done} of {counted(samples, 'sample')}{of}{skipped}"
         if max(by_sensor.values(), default=0) > 1:  # else no members can repeat
@@ -392,7 +387,7 @@ class _Run:
                 raise
             self._misused = self._misused or (error if isinstance(error, UsageError) else None)
             self._notes.append(str(error))
-            self._facts.leave_out(planned.left_out(error))
+            self._facts.left_out.append(planned.left_out(error))
             return
         self._notes += [
             f"{given.label}: {topic} is not used; to use it: {option_of(use)}" for topic, use in unused.items()
@@ -428,14 +423,9 @@ class _Run:
     def _open(self, found: FirstPass) -> DatasetWriter:
         if self._writer is None:
             writer = open_writer(
-                self._settings,
-                found.roles,
-                self._paths.out,
-                self._paths.name,
-                describe=self._facts.describe,
-                overwrite=self._overwrite,
-                unfinished=None if self._overwrite else self._unfinished(),
-            )
+                self._settings, found.roles, self._paths.out, self._paths.name, describe=self._facts.describe,
+                overwrite=self._overwrite, unfinished=None if self._overwrite else self._unfinished(),
+            )  # fmt: skip
             self._writer = self.stack.enter_context(writer)
         return self._writer
 
@@ -471,7 +461,8 @@ class _Run:
             raise self._misused
         if writer is None or not writer.samples:
             raise self._refused or RecordingError(self._nothing())
-        self._notes += self._facts.notes
+        facts = self._facts
+        self._notes += facts.notes
         unknown = sorted(self._settings.label_map.keys() - self._labels) if self._labels is not None else []
         if unknown and not self._alone:
             self._notes.append(f"label_map: no recording has a label {unknown[0]!r}")
@@ -480,7 +471,6 @@ class _Run:
         with self._watch.step("completing"):
             if self._refused is None:
                 try:
-                    facts = self._facts
                     writer.finish(facts.metadata(), facts.labels, facts.categories, facts.box3d_frame)
                 except StorageError as error:
                     self._refused = error
@@ -488,20 +478,12 @@ class _Run:
                 groups = _count_groups(self._paths, self._settings, self._notes)
             else:
                 self._leave(writer, self._refused)
+        refused = self._refused
+        loss = self._loss or bool(facts.left_out) or refused is not None or bool(facts.counts.lost)
         return Outcome(
-            self._paths,
-            writer.samples if self._refused is None else writer.committed,
-            self._facts.counts,
-            self._facts.time_bases,
-            self._notes,
-            self._loss or bool(self._facts.left_out) or self._refused is not None or bool(self._facts.counts.lost),
-            self._skews,
-            self._duration,
-            self._watch.steps,
-            self._watch.cores,
-            groups,
-            self._refused,
-        )
+            self._paths, writer.samples if refused is None else writer.committed, facts.counts, facts.time_bases,
+            self._notes, loss, self._skews, self._duration, self._watch.steps, self._watch.cores, groups, refused,
+        )  # fmt: skip
 
     def _leave(self, writer: DatasetWriter, refused: StorageError) -> None:
         """Leave the dataset so that the next run can continue it; raises `refused` if that is not possible."""

@@ -85,12 +85,12 @@ class SampleEncoder:
     Owns: `begin` belongs to the thread that chooses frames, and only it counts the samples that are written already.
     """
 
-    def __init__(self, settings: Settings, facts: SequenceFacts, already_written: int) -> None:
-        """`already_written`: number of first samples that need no members."""
+    def __init__(self, settings: Settings, facts: SequenceFacts, kept: int) -> None:
+        """`kept`: number of first samples that are written already, and need no members."""
         self._settings = settings
         self._without_masks = settings.model_copy(update={"masks": False, "polygons": False})
         self._facts = facts
-        self._already_written = already_written
+        self._kept = kept
         threads = workers(settings.jobs)
         self._pool = ThreadPoolExecutor(threads, "encode")
         self._slots = threading.BoundedSemaphore(2 * threads)
@@ -98,8 +98,7 @@ class SampleEncoder:
     def begin(self, sample: SampleParts) -> None:
         """Start to encode the wanted parts of the next sample."""
         frame, picture, part = sample.frame, sample.picture, sample.part
-        wanted = self._already_written == 0
-        self._already_written = max(0, self._already_written - 1)
+        wanted, self._kept = self._kept == 0, max(0, self._kept - 1)
         if wanted:
             if picture is not None:
                 of_picture = functools.partial(self._image, picture)
@@ -139,18 +138,11 @@ class SampleEncoder:
         facts = self._facts
         size = picture.size if picture is not None else facts.calibration.size if masks else None
         classes = facts.calibration.labels or ()
+        semantic = settings.masks and settings.schema_version != "2025.10"  # its masks are outlines of one object
         context = Context(
-            facts.name,
-            frame.number,
-            size,
-            mapped_labels(classes, settings.label_map) or (),
-            classes,
-            settings.min_score,
-            settings.label_map,
-            settings.masks or settings.polygons,
-            settings.masks and settings.schema_version != "2025.10",  # its masks are outlines of one object
-            facts.place_of,
-        )
+            facts.name, frame.number, size, mapped_labels(classes, settings.label_map) or (), classes,
+            settings.min_score, settings.label_map, settings.masks or settings.polygons, semantic, facts.place_of,
+        )  # fmt: skip
         return self._submit(functools.partial(rows_of_results, frame, context, settings))
 
     def _image(self, picture: Picture) -> tuple[Buffer, str | None]:
@@ -237,18 +229,10 @@ def _with_exif(
     (place, turn), heading = where, None
     if settings.heading_from_imu and turn is not None:
         heading = (90 - yaw_pitch_roll(turn)[0]) % 360  # from counter-clockwise of east
-    exif = encode_exif(
-        ExifInfo(
-            facts.name,
-            *at,
-            host_of(facts.name),
-            f"{SOFTWARE} {__version__}",
-            place.latitude if place else None,
-            place.longitude if place else None,
-            place.altitude if place else None,
-            place.error if place else None,
-            heading,
-            facts.calibration.focal_35mm(camera),
-        )
-    )
+    latitude, longitude, altitude, error = place or (None, None, None, None)
+    info = ExifInfo(
+        facts.name, *at, host_of(facts.name), f"{SOFTWARE} {__version__}", latitude, longitude, altitude, error,
+        heading, facts.calibration.focal_35mm(camera),
+    )  # fmt: skip
+    exif = encode_exif(info)
     return insert_png(data, exif) if picture.kind.endswith("png") else insert_jpeg(data, exif)

@@ -11,18 +11,8 @@ from typing import Any
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import categories_of, unite_models
-from edgefirst_ros.dataset.schema import (
-    CAMERA_INFOS,
-    LACKING,
-    LEFT_OUT,
-    MODEL,
-    REFERENCE,
-    UNUSED,
-    WITHOUT_STAMPS,
-    combined,
-    unite_topics,
-)
 from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frames_of, judge
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture import Size, scaled_info
@@ -92,9 +82,9 @@ class SequenceFacts:
         """Topics that `recover` has to know: the reference, those of companions by column, and those of the model."""
         roles = self.roles
         columns = {streams.of_key(sensor).column: topic for sensor, topic in roles.companions.items()}
-        results = zip((MODEL, *WITHOUT_STAMPS), (roles.model, roles.masks, roles.boxes3d), strict=True)
-        columns |= {part: topic for part, topic in results if topic not in (None, roles.reference)}
-        return {REFERENCE: roles.reference} | {column: t for column, t in columns.items() if column is not None}
+        parts, results = (schema.MODEL, *schema.WITHOUT_STAMPS), (roles.model, roles.masks, roles.boxes3d)
+        columns |= {part: t for part, t in zip(parts, results, strict=True) if t not in (None, roles.reference)}
+        return {schema.REFERENCE: roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
     def described(self) -> dict[str, Any]:
         """Metadata of the sequence."""
@@ -112,7 +102,7 @@ class SequenceFacts:
         return {
             "sources": list(range(self.first_source, self.first_source + len(self.sources))),
             "camera_info": camera_info,
-            **({CAMERA_INFOS: infos} if infos else {}),
+            **({schema.CAMERA_INFOS: infos} if infos else {}),
             "static_transforms": transforms,
             "calibration": judge(camera_info, transforms, frames_of(sensors, frames)),
             **({"sensor_frames": frames} if frames else {}),
@@ -120,8 +110,8 @@ class SequenceFacts:
             "topics": self.topics,
             "counts": self.counts.plain(),
             **({"pose_frame": self.pose["frame"], "pose_source": source} if source else {}),
-            **({UNUSED: self.unused} if self.roles.unused else {}),
-            **({LACKING: list(self.roles.missing)} if self.roles.missing else {}),
+            **({schema.UNUSED: self.unused} if self.roles.unused else {}),
+            **({schema.LACKING: list(self.roles.missing)} if self.roles.missing else {}),
         }
 
 
@@ -133,10 +123,7 @@ def making(settings: Settings) -> dict[str, Any]:
             del configuration[name]
     if settings.picture_hook is not None:
         configuration["picture_hook_version"] = load_hook(settings.picture_hook).version
-    return {
-        "configuration": configuration,
-        "software": {"name": SOFTWARE, "version": __version__},
-    }
+    return {"configuration": configuration, "software": {"name": SOFTWARE, "version": __version__}}
 
 
 class DatasetFacts:
@@ -159,10 +146,6 @@ class DatasetFacts:
         self._box_frames: set[str] = set()
         self.left_out: list[Mapping[str, Any]] = []
         """Recordings that could not be converted: {"file", "size", "why"}."""
-
-    def leave_out(self, recording: Mapping[str, Any]) -> None:
-        """Note a recording that cannot be converted."""
-        self.left_out.append(recording)
 
     def begin(self, facts: SequenceFacts) -> None:
         """Begin the next sequence."""
@@ -216,7 +199,7 @@ class DatasetFacts:
         """Differences of calibration between the sequences, in words."""
         frames = ", ".join(sorted(self._box_frames))
         several = [f"boxes in space have several origins: {frames}"] if len(self._box_frames) > 1 else []
-        return combined(self._sequences)[1] + several
+        return schema.combined(self._sequences)[1] + several
 
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of NAME.frames.arrow."""
@@ -234,11 +217,11 @@ class DatasetFacts:
             **made,
             **({"namespace": self._namespace} if self._namespace else {}),
             "time_base": first if len(bases) == 1 else {**first, "sequences": bases},
-            **combined(sequences)[0],
+            **schema.combined(sequences)[0],
             "counts": counts.plain(),
             "sequences": sequences,
-            **unite_topics(sequences),
-            **({LEFT_OUT: self.left_out} if self.left_out else {}),
+            **schema.unite_topics(sequences),
+            **({schema.LEFT_OUT: self.left_out} if self.left_out else {}),
         }
 
     def describe(self) -> dict[str, Any]:

@@ -313,27 +313,17 @@ class Walked:
         for camera in calibration.lacking_size:
             pictures = calibration.cameras[camera]
             pictures.size = _find_size(recording, pictures.topic, self.topics[pictures.topic], settings)
-        unknown = ""
-        if calibration.labels is not None:
-            unknown = unknown_labels(calibration.labels, settings.label_map)
+        labels = calibration.labels
+        unknown = unknown_labels(labels, settings.label_map) if labels is not None else ""
         own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
         largest = max((nanoseconds(settings.tolerance), *own))  # of companions, boxes and masks
+        numbered = frozenset(topic for topic, of in {roles.reference: sequence, **cameras}.items() if of.numbered())
+        overlapping, preceded = segments.overlapping(largest), segments.preceded(nanoseconds(settings.max_gap))
+        span, duration = (self.first or 0, self.last), sum(last - first for first, last in segments.spans)
         return FirstPass(
-            recording,
-            self.topics,
-            roles,
-            base,
-            calibration,
-            segments.overlapping(largest),
-            segments.preceded(nanoseconds(settings.max_gap)),
-            len(segments.spans),
-            frozenset(topic for topic, of in {roles.reference: sequence, **cameras}.items() if of.numbered()),
-            (self.first or 0, self.last),
-            sum(last - first for first, last in segments.spans),
-            self.unreadable,
-            cut,
-            unknown,
-        )
+            recording, self.topics, roles, base, calibration, overlapping, preceded, len(segments.spans), numbered,
+            span, duration, self.unreadable, cut, unknown,
+        )  # fmt: skip
 
 
 def _find_size(recording: Recording, topic: str, schema: str, settings: Settings) -> tuple[int, int] | None:

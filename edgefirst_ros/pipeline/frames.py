@@ -170,9 +170,9 @@ class FrameBuilder:
             streams[BOXES3D] = Stream(tolerance)
         self._aligner: Aligner[_Anchor, SensorMessage] = Aligner(streams, self._lookahead)
         self._results = ModelResults(tolerance, self._lookahead)
-        self._navigation = Navigation(nanoseconds(settings.max_gap))
-        statics = lambda: facts.calibration.static_transforms  # noqa: E731
-        self._poses = Poses(nanoseconds(settings.max_gap), roles.pose_frames, statics)
+        max_gap = nanoseconds(settings.max_gap)
+        self._navigation = Navigation(max_gap)
+        self._poses = Poses(max_gap, roles.pose_frames, lambda: facts.calibration.static_transforms)
         self._own = roles.sensor or CAMERA.key
         self._offsets = {key: settings.stream(key)[1] for key in ("gps", "imu", "pose", self._own)}
         """Added to the stamps of messages that are not aligned as companions, ns."""
@@ -303,7 +303,8 @@ class FrameBuilder:
         facts, topic = self._facts, message.topic
         own = facts.base.base == "header" and topic not in facts.base.replaced
         offset = self._offsets["pose"] if own else None
-        fault = self._poses.add(message.schema, content, stamp, offset, now, self._segment_of)
+        back = max(JUMP_BACK, self._lookahead)
+        fault = self._poses.add(message.schema, content, stamp, offset, now, lambda at: self._segments.of(at, back))
         if fault:
             facts.counts.drop(topic, fault)
         if self._poses.source is not None and not facts.pose:
@@ -326,9 +327,6 @@ class FrameBuilder:
         if not base.by_header or (base.base == "header" and message.topic not in base.replaced):
             return stamp
         return header_stamp(message) or 0
-
-    def _segment_of(self, stamp: int) -> int:
-        return self._segments.of(stamp, max(JUMP_BACK, self._lookahead))
 
     # ---- frames --------------------------------------------------------------------------
     def advance(self, now: int | None) -> None:

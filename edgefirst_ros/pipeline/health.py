@@ -93,7 +93,7 @@ class Health:
         The monotonic clock always decides if samples are missing: a simulated one may stop.
         """
         self._node = node
-        self._clock = clock or _monotonic
+        self._clock = clock or time.monotonic
         self._shown = self._clock()
         self._rates: dict[str, _Rate] = {}
         self._hertz: dict[str, float] = {}
@@ -152,7 +152,8 @@ class Health:
         states = sorted(session.source.states.items()) if session.source is not None else []
         topics = [self.topic(state, facts) for _, state in states]
         unused = sorted(facts.get("not_recorded", {}).items())
-        topics += [self.unused(topic, why) for topic, why in unused if topic not in facts["topics"]]
+        others = [(f"{self._node}: {topic}", why) for topic, why in unused if topic not in facts["topics"]]
+        topics += [Status(HealthLevel.WARN, name, why, {}) for name, why in others]
         self._note(facts)
         return [self.dataset(facts, topics, session.live.out), *topics]
 
@@ -177,10 +178,6 @@ class Health:
             "reliability": "reliable" if state.reliable else "best effort",
         }
         return Status(level, f"{self._node}: {state.name}", text, values)
-
-    def unused(self, topic: str, why: str) -> Status:
-        """Return the status of a topic that could have been meant and is not recorded."""
-        return Status(HealthLevel.WARN, f"{self._node}: {topic}", why, {})
 
     @staticmethod
     def _judge(
@@ -219,10 +216,8 @@ class Health:
         elif "topics" not in facts:
             level, text = HealthLevel.WARN, facts["waiting_for"] or "looking for topics"
         elif facts.get("standstill_s", 0.0) > SILENT:
-            level, text = (
-                HealthLevel.WARN,
-                f"no sample was written for {facts['standstill_s']:.1f} s: is the disk slow?",
-            )
+            level, wait = HealthLevel.WARN, facts["standstill_s"]
+            text = f"no sample was written for {wait:.1f} s: is the disk slow?"
         else:
             failure = facts.get("upload", {}).get("failure")
             faults = [f"upload: {failure}"] if failure else []
@@ -230,10 +225,8 @@ class Health:
             checks = list(replaced_clocks(facts.get("time_base", {})))
             if facts.get("samples", 0) >= FEWEST:
                 for sensor, one in facts.get("companions", {}).items():
-                    checks += (
-                        coverage_of(sensor, one["coverage"]),
-                        skew_of(sensor, one["p95_skew_s"], one["tolerance_s"]),
-                    )
+                    checks.append(coverage_of(sensor, one["coverage"]))
+                    checks.append(skew_of(sensor, one["p95_skew_s"], one["tolerance_s"]))
             faults += [f"{one.key} of {one.place}: {one.found}" for one in checks if one.level]
             if faults:
                 level, text = HealthLevel.WARN, "; ".join([text, *faults])
@@ -254,10 +247,6 @@ class Health:
             "clock": facts.get("time_base", {}).get("base", ""),
         }
         return Status(level, f"{self._node}: dataset", text, values)
-
-
-def _monotonic() -> float:
-    return time.monotonic()
 
 
 def _sensor_of(state: TopicState) -> str:

@@ -48,18 +48,11 @@ def open_writer(
     used = {*settings.companions, *(sensor for sensor in streams.companions() if sensor.default)}
     columns = (s.column for s in sorted(used, key=lambda sensor: sensor.order) if s.key != roles.sensor)
     return DatasetWriter(
-        out,
-        name,
-        layout=settings.layout,
-        schema=settings.schema_version,
-        companions=[column for column in columns if column is not None],
-        overwrite=overwrite,
-        fsync=live is not None and live.fsync,
-        flush_interval=live.flush_interval if live is not None else 1.0,
-        describe=describe,
-        group_rule=GroupRule.of(settings),
+        out, name, layout=settings.layout, schema=settings.schema_version, group_rule=GroupRule.of(settings),
+        companions=[column for column in columns if column is not None], describe=describe, overwrite=overwrite,
+        fsync=live is not None and live.fsync, flush_interval=live.flush_interval if live is not None else 1.0,
         unfinished=unfinished,
-    )
+    )  # fmt: skip
 
 
 class SequenceOutput:
@@ -95,29 +88,16 @@ class SequenceOutput:
         """Why the disk did not take all of it; known after `finish`."""
         self._writer = writer
         self._usage = Usage(facts.counts, facts.roles)
-        already_written = writer.kept(facts.name)
         cameras = {
             key: OtherCamera(key, settings, facts, numbered=found is None or topic in found.numbered)
             for key, topic in sorted(facts.roles.cameras.items())
             if topic != facts.roles.reference
         }
+        kept = writer.kept(facts.name)
         self.samples = SampleBuilder(
-            settings,
-            facts,
-            self._write,
-            start_lag=start_lag,
-            already_written=already_written,
-            chosen=chosen,
-            cameras=cameras,
+            settings, facts, self._write, start_lag=start_lag, kept=kept, chosen=chosen, cameras=cameras
         )
-        self.frames = FrameBuilder(
-            settings,
-            facts,
-            self._usage,
-            self.samples.put,
-            cameras=cameras,
-            found=found,
-        )
+        self.frames = FrameBuilder(settings, facts, self._usage, self.samples.put, cameras=cameras, found=found)
 
     def __enter__(self) -> Self:
         return self

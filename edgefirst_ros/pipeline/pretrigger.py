@@ -7,6 +7,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
@@ -119,7 +120,7 @@ class Recent:
     def since(self, begin: int) -> Iterator[Arrival]:
         """Yield the reference messages from `begin` on, and those of other topics that may belong to their frames."""
         first = True
-        for arrival in heapq.merge(list(self._arrivals), list(self._fixes), key=_time):
+        for arrival in heapq.merge(list(self._arrivals), list(self._fixes), key=attrgetter("now")):
             if arrival.message.topic != self._roles.reference:
                 yield arrival
             elif arrival.now >= begin:
@@ -142,7 +143,3 @@ def max_skew(settings: Settings) -> int:
     """Return the largest possible skew of a companion, ns."""
     streams = [settings.stream(sensor.key) for sensor in settings.companions]
     return max((tolerance + abs(offset) for tolerance, offset, _ in streams), default=nanoseconds(settings.tolerance))
-
-
-def _time(arrival: Arrival) -> int:
-    return arrival.now

@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from edgefirst_ros import streams
@@ -47,12 +48,8 @@ class _Found:
 
     @property
     def comment(self) -> str:
-        parts = (
-            [f"{(self.messages - 1) / self.seconds:.1f} Hz"]
-            if self.seconds > 0
-            else [counted(self.messages, "message")]
-        )
-        parts += [f"frame_id {self.frame_id}"] if self.frame_id else []
+        rate = f"{(self.messages - 1) / self.seconds:.1f} Hz" if self.seconds > 0 else counted(self.messages, "message")
+        parts = [rate, *([f"frame_id {self.frame_id}"] if self.frame_id else [])]
         if self.camera is not None and self.camera.size is not None:
             parts.append(f"{self.camera.codec} {self.camera.size[0]} x {self.camera.size[1]}")
         return one_line(", ".join([*parts, self.schema]))
@@ -88,18 +85,14 @@ class _Draft:
                 self._take(message)
 
         first, *more = given.files
-        walked = walk(
-            first, Settings(), lambda done, of: report(f"reading {given.label}", done, of), observe, more=more
-        )
+        walked = walk(first, Settings(), partial(report, f"reading {given.label}"), observe, more=more)
         for topic, (begin, end) in times.items():
-            self.topics[topic].seconds += (end - begin) / SECOND
-            self.topics[topic].frame_id = self.topics[topic].frame_id or walked.frame_ids.get(topic, "")
-            schema = walked.topics.get(topic, "")
-            if schema and self.topics[topic].schema != schema:
-                raise UsageError(
-                    f"{given.path}: {topic} is {schema}, in another recording {self.topics[topic].schema}; "
-                    "draft a rig of each"
-                )
+            found, schema = self.topics[topic], walked.topics.get(topic, "")
+            found.seconds += (end - begin) / SECOND
+            found.frame_id = found.frame_id or walked.frame_ids.get(topic, "")
+            if schema and found.schema != schema:
+                what = f"{topic} is {schema}, in another recording {found.schema}"
+                raise UsageError(f"{given.path}: {what}; draft a rig of each")
         self.radars |= walked.radars
         for calibration in walked.calibrations.values():
             self.static += [(one["parent"], one["child"]) for one in calibration.static_transforms]

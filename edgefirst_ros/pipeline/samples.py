@@ -191,23 +191,23 @@ class SampleBuilder:
         sink: Callable[[NewSample, Frame], None],
         *,
         start_lag: float | None = None,
-        already_written: int = 0,
+        kept: int = 0,
         chosen: Chosen | None = None,
         cameras: Mapping[str, OtherCamera] = MappingProxyType({}),
     ) -> None:
         """`start_lag`: live, s since the first message came; samples are thinned where encoding cannot keep up.
 
-        `already_written`: so many of the first samples are in the dataset; they come without members. `chosen`: how
-        much of a frame is needed, which may be a keyframe; pictures that are not wanted are not decoded. `cameras`:
-        others of the rig, whose messages come too.
+        `kept`: so many of the first samples are in the dataset already; they come without members. `chosen`: how much
+        of a frame is needed, which may be a keyframe; pictures that are not wanted are not decoded. `cameras`: others
+        of the rig, whose messages come too.
         """
         self._chosen = chosen
         self._facts = facts
         self._sampling = Sampling(settings, facts.roles.sensor)
         self._pace = Backlog(start_lag)
         eager = start_lag is None and chosen is None
-        self._pictures = _pictures(settings, facts, eager=eager, already_written=already_written)
-        self._encoder = SampleEncoder(settings, facts, already_written)
+        self._pictures = _pictures(settings, facts, eager=eager, kept=kept)
+        self._encoder = SampleEncoder(settings, facts, kept)
         self._waiting: deque[Frame] = deque()
         self._fallback: SampleParts | None = None
         self._cameras = cameras
@@ -408,12 +408,12 @@ def _depends(unit: AccessUnit) -> bool:
     return getattr(unit.content, "depends", False)
 
 
-def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> PictureSource | None:
+def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, kept: int) -> PictureSource | None:
     """Return the pictures of the reference topic; None if it is not a camera. `eager`: all may be decoded."""
     if not facts.roles.camera or not settings.takes_pictures:
         return None
     threads = workers(settings.jobs) if settings.rate is None and eager else 1
-    # Samples already written need only the size, and ones without a required sensor are not written.
-    ahead = not already_written and not settings.require
+    # Samples that are written already need only the size, and ones without a required sensor are not written.
+    ahead = not kept and not settings.require
     options = picture_options(settings)._replace(keyframes_only=settings.keyframes_only, threads=threads, ahead=ahead)
     return PictureSource(options)

@@ -22,18 +22,8 @@ from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass
 from edgefirst_ros.pipeline.tracks import Poses
-from edgefirst_ros.sensors.motion import (
-    SPEED,
-    TURN,
-    DopplerMotion,
-    GyroMotion,
-    Motion,
-    PictureMotion,
-    PlaceMotion,
-    ScanMotion,
-    SensorMotion,
-    SmallPictures,
-)
+from edgefirst_ros.sensors import motion
+from edgefirst_ros.sensors.motion import SPEED, TURN, Motion
 from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
@@ -130,9 +120,9 @@ class _Check:
 
     def read(self) -> None:
         """Read the stamps of all sensors and what takes little time, then pictures and scans."""
-        gyro, poses = GyroMotion(), PlaceMotion()
-        sensors: dict[str, SensorMotion] = {"imu": gyro, "gps": PlaceMotion()}
-        sensors |= {key: DopplerMotion() for key in self.of_form("cloud", radar=True)}
+        gyro, poses = motion.GyroMotion(), motion.PlaceMotion()
+        sensors: dict[str, motion.SensorMotion] = {"imu": gyro, "gps": motion.PlaceMotion()}
+        sensors |= {key: motion.DopplerMotion() for key in self.of_form("cloud", radar=True)}
         for key, stamp, message in self._iter(self.topics):
             stamps, logs = self.clocks.setdefault(key, (array("q"), array("q")))
             stamps.append(stamp)
@@ -145,7 +135,7 @@ class _Check:
         for stamp in self.clocks.get("pose", ((), ()))[0]:
             if (pose := self._poses.at(stamp, 0)) is not None:
                 poses.add_pose(stamp, pose.position, pose.orientation)
-        scans = {key: ScanMotion() for key in self.of_form("cloud")}
+        scans = {key: motion.ScanMotion() for key in self.of_form("cloud")}
         cameras = {key: _Camera(self._found.topics[self.topics[key]], self._settings) for key in self.of_form("camera")}
         turning = {"imu": gyro, "pose": poses}[self.turning]
         if self.turning in self.topics:
@@ -203,9 +193,9 @@ class _Camera:
     """Motion of a camera, whose pictures are decoded in the order in which they are shown."""
 
     def __init__(self, schema: str, settings: Settings) -> None:
-        self.motion = PictureMotion()
+        self.motion = motion.PictureMotion()
         self._parse = open_parser(schema)
-        self._pictures = PictureSource(PictureOptions(SmallPictures(), limits=settings.limits))
+        self._pictures = PictureSource(PictureOptions(motion.SmallPictures(), limits=settings.limits))
         self._waiting: list[tuple[int, int, AccessUnit]] = []
         self._number = 0
 

@@ -11,32 +11,10 @@ import numpy as np
 
 from edgefirst_ros.counts import NO_POSE, OTHER_FRAMES
 from edgefirst_ros.messages import transforms_of
+from edgefirst_ros.sensors import navigation, transforms
 from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS
-from edgefirst_ros.sensors.navigation import (
-    EgoPose,
-    FixTrack,
-    GeoPosition,
-    Quaternion,
-    ValueTrack,
-    attitude_of,
-    blend_poses,
-    compose,
-    fix_of,
-    invert,
-    pose_of,
-    slerp,
-)
-from edgefirst_ros.sensors.transforms import (
-    BASE,
-    Floats,
-    find_chain,
-    frames_from,
-    inverse,
-    pose,
-    quaternion,
-    rotation,
-    world_to_ecef,
-)
+from edgefirst_ros.sensors.navigation import EgoPose, FixTrack, GeoPosition, Quaternion, ValueTrack, compose, pose_of
+from edgefirst_ros.sensors.transforms import BASE, Floats
 from edgefirst_ros.streams import POSE_COVARIANCE, POSE_STAMPED
 
 Edge = tuple[str, str]
@@ -65,7 +43,7 @@ class Navigation:
         """Add a NavSatFix; False if it is not a valid fix."""
         tracks = self._tracks(epoch)
         tracks.newest = stamp
-        fix = fix_of(content, stamp)
+        fix = navigation.fix_of(content, stamp)
         if fix is not None:
             tracks.fixes.add(fix, now)
         return fix is not None
@@ -74,7 +52,7 @@ class Navigation:
         """Add an Imu message; False if it has no orientation."""
         tracks = self._tracks(epoch)
         tracks.newest = stamp
-        attitude = attitude_of(content)
+        attitude = navigation.attitude_of(content)
         if attitude is not None:
             tracks.attitudes.add(stamp, attitude, now)
         return attitude is not None
@@ -91,9 +69,9 @@ class Navigation:
             position, turn = self.at(stamp, epoch)
             if position is None or turn is None:
                 return None
-            world = world_to_ecef(position.latitude, position.longitude, position.altitude or 0.0)
-            poses.append(world @ pose(rotation(turn), np.zeros(3)))
-        return inverse(poses[1]) @ poses[0]
+            world = transforms.world_to_ecef(position.latitude, position.longitude, position.altitude or 0.0)
+            poses.append(world @ transforms.pose(transforms.rotation(turn), np.zeros(3)))
+        return transforms.inverse(poses[1]) @ poses[0]
 
     def horizon(self, stamp: int, epoch: int) -> int:
         """Return the latest stamp, ns, at which a further message could change the result of `at(stamp)`."""
@@ -116,7 +94,7 @@ class Navigation:
 
     def _tracks(self, epoch: int) -> _Tracks:
         if epoch not in self._epochs:
-            self._epochs[epoch] = _Tracks(FixTrack(self._max_gap), ValueTrack(slerp, self._max_gap))
+            self._epochs[epoch] = _Tracks(FixTrack(self._max_gap), ValueTrack(navigation.slerp, self._max_gap))
         return self._epochs[epoch]
 
 
@@ -201,7 +179,7 @@ class Poses:
         statics = {entry["child"]: entry for entry in self._statics()}
         parents = {**self._parents, **{child: entry["parent"] for child, entry in statics.items()}}
         try:
-            steps = find_chain(parents, *self._frames)
+            steps = transforms.find_chain(parents, *self._frames)
         except ValueError:
             return  # of a recording the first pass reports it; live it may still come
         chain: list[tuple[Edge | EgoPose, bool]] = []
@@ -214,11 +192,11 @@ class Poses:
 
     def _to_base(self, frame: str) -> list[tuple[Edge | EgoPose, bool]]:
         """Return the constant step from the frame that moves to base_link; empty if it is base_link, or not joined."""
-        found = frames_from(self._statics(), frame).get(BASE) if frame not in ("", BASE) else None
+        found = transforms.frames_from(self._statics(), frame).get(BASE) if frame not in ("", BASE) else None
         if found is None:
             return []
         x, y, z = map(float, found[:3, 3])
-        return [(EgoPose((x, y, z), tuple(quaternion(found[:3, :3]).tolist())), False)]
+        return [(EgoPose((x, y, z), tuple(transforms.quaternion(found[:3, :3]).tolist())), False)]
 
     def at(self, stamp: int, segment: int) -> EgoPose | None:
         """Return the pose at a stamp in ns of a segment; None where it is unknown."""
@@ -231,7 +209,7 @@ class Poses:
                 if known is None:
                     return None
                 value = known
-            value = invert(value) if inverted else value
+            value = navigation.invert(value) if inverted else value
             found = value if found is None else compose(found, value)
         return found
 
@@ -240,8 +218,8 @@ class Poses:
         before, after = self.at(first, segment), self.at(second, segment)
         if before is None or after is None:
             return None
-        moved = compose(invert(after), before)
-        return pose(rotation(moved.orientation), moved.position)
+        moved = compose(navigation.invert(after), before)
+        return transforms.pose(transforms.rotation(moved.orientation), moved.position)
 
     def horizon(self, stamp: int, segment: int) -> int:
         """Return the latest stamp, ns, at which a further message could change the result of `at(stamp, segment)`."""
@@ -260,4 +238,5 @@ class Poses:
 
     def _track(self, segment: int, edge: Edge, stamp: int) -> ValueTrack[EgoPose]:
         self._newest[segment] = stamp
-        return self._tracks.setdefault(segment, {}).setdefault(edge, ValueTrack(blend_poses, self._max_gap))
+        tracks = self._tracks.setdefault(segment, {})
+        return tracks.setdefault(edge, ValueTrack(navigation.blend_poses, self._max_gap))

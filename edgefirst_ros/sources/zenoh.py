@@ -17,15 +17,7 @@ from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.tiles import whole_of
 from edgefirst_ros.sources.topics import CAMERA, CAMERA_NAMES, STATICS, is_glob
 from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Gaps, Intake, Lane, sent
-from edgefirst_ros.sources.zenoh_keys import (
-    TILE_NAMES,
-    TOKENS,
-    Announced,
-    candidates,
-    plain_name,
-    read_token,
-    topic_of,
-)
+from edgefirst_ros.sources.zenoh_keys import TILE_NAMES, TOKENS, Announced, candidates, plain_name, read_token, topic_of
 from edgefirst_ros.sources.zenoh_session import library
 
 DOUBLES = 5.0
