@@ -14,16 +14,8 @@ from typing import Any
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message, full_type
-from edgefirst_ros.sources.source import (
-    Channel,
-    Damage,
-    FileRecording,
-    RecordedFile,
-    Repeats,
-    in_span,
-    open_recording,
-    sha256,
-)
+from edgefirst_ros.sources import source
+from edgefirst_ros.sources.source import Channel, Damage, FileRecording, RecordedFile, Repeats, in_span
 from edgefirst_ros.streams import TF_MESSAGE
 
 BAG, DATABASE = ".bag", ".db3"
@@ -57,7 +49,7 @@ class BagRecording(FileRecording):
         return [_Bag(path, number, repeats) for number, path in enumerate(self._paths)]
 
     def _walk(self, file: _Bag) -> Iterator[Message]:
-        file.sha256 = sha256(file.path) if self._hashed else None
+        file.sha256 = source.sha256(file.path) if self._hashed else None
         with self._opened(file.path) as (reader, turn):
             file.channels = {connection.id: _channel(connection) for connection in reader.connections}
             try:
@@ -109,7 +101,7 @@ class BagRecording(FileRecording):
         """Open a file by `rosbags`; yields its reader and its converter of a message to CDR. Raises RecordingError."""
         from rosbags import rosbag1, rosbag2
 
-        open_recording(path).close()
+        source.open_recording(path).close()
         reader = (rosbag1.Reader if path.suffix == BAG else rosbag2.Reader)(path)
         try:
             reader.open()

@@ -79,7 +79,6 @@ def recordings_of(
     `join`: all files are parts of one recording. `sequences`: other names for recordings, which need not be given also.
     Raises UsageError or RecordingError that names the path, and the contents found and expected.
     """
-    named = dict(sequences or {})
     found = [recording for path in given for recording in _found_at(path)]
     if join:
         files = tuple(file for recording in found for file in recording.files)
@@ -87,8 +86,9 @@ def recordings_of(
             raise UsageError("no recording is given that could be joined")
         found = [RecordingInput(files[0], files, files[0].stem)]
     names: dict[int, str] = {}
-    for name, path in named.items():
-        places = [n for n, recording in enumerate(found) if _is_part(path, recording)]
+    for name, path in (sequences or {}).items():
+        real = os.path.realpath(path)
+        places = [n for n, one in enumerate(found) if real in map(os.path.realpath, (one.path, *one.files))]
         if not places:
             if join:
                 raise UsageError(f"--sequence {name}={path}: is not one of the joined files")
@@ -163,9 +163,8 @@ def _files_of_bag(folder: Path) -> tuple[Path, ...]:
     if storage not in STORAGES:
         raise RecordingError(f"{place}: its storage is {str(storage)[:80]!r}; expected {' or '.join(STORAGES)}")
     if str(known.get("compression_mode") or "none").lower() == "file":
-        raise RecordingError(
-            f"{place}: its files are compressed as a whole; unpack them, or compress chunks or messages"
-        )
+        why = "its files are compressed as a whole; unpack them, or compress chunks or messages"
+        raise RecordingError(f"{place}: {why}")
     found = []
     for file in files:
         plain = Path(file)
@@ -176,8 +175,3 @@ def _files_of_bag(folder: Path) -> tuple[Path, ...]:
     if len(set(found)) < len(found):
         raise RecordingError(f"{place}: names a file twice")
     return tuple(found)
-
-
-def _is_part(path: Path, recording: RecordingInput) -> bool:
-    places = {os.path.realpath(place) for place in (recording.path, *recording.files)}
-    return os.path.realpath(path) in places

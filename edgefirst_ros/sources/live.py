@@ -435,12 +435,8 @@ class JoiningTransport(Transport):
 
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
         """Return the topics that have publishers now; those of tiles as one, once its first tile came."""
-        parts = {
-            part: (schema,)
-            for topic, types in expected.items()
-            if TILED in types
-            for part, schema in parts_of(topic, TILED)
-        }
+        tiled = [topic for topic, types in expected.items() if TILED in types]
+        parts = {part: (schema,) for topic in tiled for part, schema in parts_of(topic, TILED)}
         offers = self._transport.look({**expected, **parts})
         names: dict[str, tuple[str, str]] = {}
         fits = self._chosen.fullmatch

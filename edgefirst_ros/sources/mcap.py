@@ -20,16 +20,8 @@ import numpy as np
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sources.mcap_walk import (
-    LATEST,
-    MESSAGE_HEAD,
-    Chunk,
-    McapWalk,
-    messages,
-    read_messages,
-    split_message,
-    unpack,
-)
+from edgefirst_ros.sources import mcap_walk
+from edgefirst_ros.sources.mcap_walk import Chunk, McapWalk, split_message
 from edgefirst_ros.sources.order import FileOrder, recorded_order
 from edgefirst_ros.sources.source import Channel, FileRecording, Repeats, in_span, open_raw, open_recording
 
@@ -172,7 +164,7 @@ class McapRecording(FileRecording):
             with open_recording(file.path) as opened, _unchanged(file.path):
                 for place in mine:
                     left += place.chunk.contents.of(place.wanted)
-                    for head, body in read_messages(opened, place.chunk, place.wanted, self._largest):
+                    for head, body in mcap_walk.read_messages(opened, place.chunk, place.wanted, self._largest):
                         message = file.message(head, body)
                         if not file.is_repeated(message):
                             left -= 1
@@ -190,7 +182,7 @@ class McapRecording(FileRecording):
         self._complete(sum(place.chunk.contents.of(place.wanted) for place in places) - len(rows))
         held: OrderedDict[int, bytes] = OrderedDict()
         for log, key, at, length in zip(rows["log"], rows["chunk"], rows["at"], rows["length"], strict=True):
-            if not in_span(min(int(log), LATEST), start, end):
+            if not in_span(min(int(log), mcap_walk.LATEST), start, end):
                 continue
             number = int(key)
             if number not in held:
@@ -202,7 +194,7 @@ class McapRecording(FileRecording):
 
     def _unpack(self, place: _Place) -> bytes:
         with open_recording(place.file.path) as opened, _unchanged(place.file.path):
-            return unpack(opened, place.chunk, self._largest)
+            return mcap_walk.unpack(opened, place.chunk, self._largest)
 
     def _index(self, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
         fields = ["topic", "file", "sequence", "log", "chunk", "at", "length"]
@@ -213,8 +205,8 @@ class McapRecording(FileRecording):
         for number, place in enumerate(places):
             data = self._unpack(place)
             walk, found = place.file, []
-            for channel, at, length in messages(data, place.wanted):
-                _, sequence, log, _ = MESSAGE_HEAD.unpack_from(data, at)
+            for channel, at, length in mcap_walk.messages(data, place.wanted):
+                _, sequence, log, _ = mcap_walk.MESSAGE_HEAD.unpack_from(data, at)
                 if not walk.repeated or not walk.is_repeated(walk.message(*split_message(data, at, length))):
                     topic = topics[walk.channels[channel].topic]
                     found.append((topic, walk.number, sequence, log, number, at, length))

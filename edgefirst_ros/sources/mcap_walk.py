@@ -15,9 +15,10 @@ from mcap.opcode import Opcode
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.messages import Message
+from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources.order import FileOrder
-from edgefirst_ros.sources.source import Channel, Damage, Definitions, RecordedFile, Repeats
+from edgefirst_ros.sources.protobuf import PROTOBUF, open_converter
+from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Repeats
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
@@ -267,8 +268,7 @@ class McapWalk(RecordedFile):
         """`order`: that of the files before it; `largest`: most bytes of a chunk, or of a message outside of one."""
         super().__init__(path, number, repeats)
         self._largest = largest
-        self._definitions = Definitions()
-        self.channels = self._definitions.channels
+        self._schemas: dict[int, tuple[str, bytes]] = {}
         self.ended = False
         """True if the file says that its data ends there."""
         self.chunks: list[Chunk] = []
@@ -349,9 +349,8 @@ class McapWalk(RecordedFile):
                 self._define(opcode, file.read(length), position)
         elif opcode == Opcode.MESSAGE:
             if length > self._largest:
-                self._damaged(
-                    position, f"a message of {length} bytes, at most {self._largest} are read (limits.chunk_bytes)"
-                )
+                most = f"at most {self._largest} are read (limits.chunk_bytes)"
+                self._damaged(position, f"a message of {length} bytes, {most}")
             else:
                 yield from self._loose(file, position, head[: HEAD.size] + file.read(length))
         elif (mistaken := chunk_head(head)) is not None and mistaken.agrees and mistaken.compression in COMPRESSIONS:
@@ -455,5 +454,35 @@ class McapWalk(RecordedFile):
         return channel
 
     def _define(self, opcode: int, body: bytes, position: int) -> None:
-        if not self._definitions.take(opcode, body):
+        """Add a schema or channel from its record; of several with the same id the first counts.
+
+        Raises EdgeFirstError where its messages need an extra that is not installed.
+        """
+        try:
+            if opcode == Opcode.SCHEMA:
+                (number,) = struct.unpack_from("<H", body)
+                name, at = _text(body, 2)
+                _, at = _text(body, at)
+                self._schemas.setdefault(number, (full_type(name.decode("utf-8", "replace")), _text(body, at)[0]))
+                return
+            number, schema = struct.unpack_from("<HH", body)
+            topic, at = _text(body, 4)
+            encoding, _ = _text(body, at)
+        except struct.error:
             self._damaged(position, "a schema or channel record that ends early")
+            return
+        kind, definition = self._schemas.get(schema, ("", b""))
+        channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)
+        if self.channels.setdefault(number, channel) is channel and channel.encoding == PROTOBUF:
+            found = open_converter(kind, definition, channel.notes.setdefault)
+            if found is not None:
+                channel.schema, channel.convert, channel.definition = *found, b""
+
+
+def _text(body: bytes, at: int) -> tuple[bytes, int]:
+    """Return a text with its length before it, and where it ends; raises struct.error when it ends early."""
+    (length,) = struct.unpack_from("<I", body, at)
+    end = at + 4 + length
+    if end > len(body):
+        raise struct.error(f"a text of {length} bytes")
+    return body[at + 4 : end], end

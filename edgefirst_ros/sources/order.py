@@ -103,7 +103,8 @@ def _order_in_file(numbers: Array, logs: Array) -> tuple[Array, Array]:
     places = np.arange(len(logs))
     if (np.diff(numbers) > 0).all():  # regardless of the clock
         return places, np.flatnonzero(np.diff(logs) < -SET_BACK) + 1
-    numbered = all_different(numbers)
+    ordered = np.sort(numbers)  # np.unique would load numpy.ma, which takes as long as converting ten pictures
+    numbered = not (ordered[1:] == ordered[:-1]).any()
     by_number = np.argsort(numbers, kind="stable") if numbered else places
     cuts = _set_backs(numbers[by_number], logs[by_number]) if numbered and (np.diff(logs) < 0).any() else places[:0]
     runs = []
@@ -143,12 +144,6 @@ def _order_by_number(numbers: list[int], logs: list[int]) -> list[int]:
             place = len(found)
         found.insert(place, position)
     return found
-
-
-def all_different(numbers: Array) -> bool:
-    """True if no number repeats; np.unique would load numpy.ma, which takes as long as converting ten pictures."""
-    ordered = np.sort(numbers)
-    return not (ordered[1:] == ordered[:-1]).any()
 
 
 def recorded_order(index: Array) -> Array:

@@ -13,20 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from edgefirst_ros import streams
 from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Cubes, SpaceBox
 from edgefirst_ros.sensors.transforms import rotation
-from edgefirst_ros.streams import (
-    CAMERA_INFO,
-    CLOUD,
-    COMPRESSED_IMAGE,
-    CUBES,
-    FIX,
-    IMAGE,
-    POSE_STAMPED,
-    TF_MESSAGE,
-    VIDEO,
-)
 
 PROTOBUF = "protobuf"
 DATATYPES = (0, 2, 1, 4, 3, 6, 5, 7, 8)
@@ -171,10 +161,8 @@ def _cubes(message: Any, note: Note) -> bytes:
         for number, cube in enumerate(entity.cubes):
             at, turn, size = cube.pose.position, cube.pose.orientation, cube.size
             track = entity.id and f"{entity.id}/{number}"
-            orientation = turn.x, turn.y, turn.z, turn.w
-            boxes.append(
-                SpaceBox(entity.frame_id, (at.x, at.y, at.z), orientation, (size.x, size.y, size.z), label, track)
-            )
+            place, orientation = (at.x, at.y, at.z), (turn.x, turn.y, turn.z, turn.w)
+            boxes.append(SpaceBox(entity.frame_id, place, orientation, (size.x, size.y, size.z), label, track))
     return Cubes(boxes).to_cdr(*stamp)
 
 
@@ -200,15 +188,15 @@ def write_cdr(parts: list[tuple[str, Any]]) -> bytes:
 
 
 CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], Any]]] = {
-    "foxglove.CompressedVideo": (VIDEO, _video),
-    "foxglove.CompressedImage": (COMPRESSED_IMAGE, _compressed),
-    "foxglove.RawImage": (IMAGE, _raw),
-    "foxglove.PointCloud": (CLOUD, _cloud),
-    "foxglove.LocationFix": (FIX, _fix),
-    "foxglove.CameraCalibration": (CAMERA_INFO, _calibration),
-    "foxglove.PoseInFrame": (POSE_STAMPED, _pose),
-    "foxglove.SceneUpdate": (CUBES, _cubes),
-    "foxglove.FrameTransform": (TF_MESSAGE, lambda message, note: _transforms([message])),
-    "foxglove.FrameTransforms": (TF_MESSAGE, lambda message, note: _transforms(message.transforms)),
+    "foxglove.CompressedVideo": (streams.VIDEO, _video),
+    "foxglove.CompressedImage": (streams.COMPRESSED_IMAGE, _compressed),
+    "foxglove.RawImage": (streams.IMAGE, _raw),
+    "foxglove.PointCloud": (streams.CLOUD, _cloud),
+    "foxglove.LocationFix": (streams.FIX, _fix),
+    "foxglove.CameraCalibration": (streams.CAMERA_INFO, _calibration),
+    "foxglove.PoseInFrame": (streams.POSE_STAMPED, _pose),
+    "foxglove.SceneUpdate": (streams.CUBES, _cubes),
+    "foxglove.FrameTransform": (streams.TF_MESSAGE, lambda message, note: _transforms([message])),
+    "foxglove.FrameTransforms": (streams.TF_MESSAGE, lambda message, note: _transforms(message.transforms)),
 }
 """Protobuf type -> type of the ROS message, and the function that makes it, or its bytes."""

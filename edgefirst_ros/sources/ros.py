@@ -168,11 +168,8 @@ class RosTransport(Transport):
         def numbered(data: bytes, info: dict[str, Any]) -> None:  # rclpy counts its arguments
             arrive(data, info.get("publication_sequence_number"))
 
-        def plain(data: bytes) -> None:
-            arrive(data, None)
-
-        callback = numbered if hasattr(RosSubscription, "CallbackType") else plain  # Humble passes only the message
-
+        humble = not hasattr(RosSubscription, "CallbackType")  # it passes only the message
+        callback = (lambda data: arrive(data, None)) if humble else numbered
         state.reliable = reliable and qos.reliability == ReliabilityPolicy.RELIABLE
         handle = self._node.create_subscription(kind, state.name, callback, qos, raw=True)
         self.subscriptions[state.name] = Subscription(handle, kept)

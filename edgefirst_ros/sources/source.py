@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import struct
 from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
@@ -16,13 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from mcap.opcode import Opcode
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.errors import RecordingError, names_beside
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.messages import Message, full_type
-from edgefirst_ros.sources.protobuf import PROTOBUF, open_converter
+from edgefirst_ros.messages import Message
 
 
 @dataclass(slots=True)
@@ -43,55 +40,6 @@ class Channel:
     def readable(self) -> bool:
         """True if its messages are in CDR, or can be turned into it."""
         return self.encoding == "cdr" or self.convert is not None
-
-
-class Definitions:
-    """Schemas and channels, from their records; of several with the same id the first counts."""
-
-    def __init__(self) -> None:
-        self.channels: dict[int, Channel] = {}
-        self._schemas: dict[int, tuple[str, bytes]] = {}
-
-    def take(self, opcode: int, body: bytes) -> bool:
-        """Add the body of a schema or channel record; False if it is cut.
-
-        Raises EdgeFirstError where its messages need an extra that is not installed.
-        """
-        try:
-            if opcode == Opcode.SCHEMA:
-                (number,) = struct.unpack_from("<H", body)
-                name, at = _text(body, 2)
-                _, at = _text(body, at)
-                self._schemas.setdefault(number, (full_type(name.decode("utf-8", "replace")), _text(body, at)[0]))
-                return True
-            number, schema = struct.unpack_from("<HH", body)
-            topic, at = _text(body, 4)
-            encoding, _ = _text(body, at)
-        except struct.error:
-            return False
-        kind, definition = self._schemas.get(schema, ("", b""))
-        channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)
-        if number not in self.channels:
-            self.channels[number] = self._converted(channel)
-        return True
-
-    def _converted(self, channel: Channel) -> Channel:
-        """Return a channel with the type of the ROS messages into which its messages are turned."""
-        if channel.encoding != PROTOBUF:
-            return channel
-        found = open_converter(channel.schema, channel.definition, channel.notes.setdefault)
-        if found is None:
-            return channel
-        return replace(channel, schema=found[0], convert=found[1], definition=b"")
-
-
-def _text(body: bytes, at: int) -> tuple[bytes, int]:
-    """Return a text with its length before it, and where it ends; raises struct.error when it ends early."""
-    (length,) = struct.unpack_from("<I", body, at)
-    end = at + 4 + length
-    if end > len(body):
-        raise struct.error(f"a text of {length} bytes")
-    return body[at + 4 : end], end
 
 
 class Damage(NamedTuple):
@@ -196,11 +144,13 @@ class RecordedFile:
 
     def wanted(self, topics: Collection[str] | None) -> frozenset[int]:
         """Return the ids of its readable channels of some topics, as in `Recording.iter_messages`."""
-        return frozenset(
-            number
-            for number, channel in self.channels.items()
-            if channel.readable and type_wanted(topics, channel.topic, channel.schema)
-        )
+
+        def fits(one: Channel) -> bool:
+            if isinstance(topics, Mapping):
+                return bool(topics.get(one.topic) == one.schema)
+            return topics is None or one.topic in topics
+
+        return frozenset(number for number, one in self.channels.items() if one.readable and fits(one))
 
 
 class Recording(ABC):
@@ -227,8 +177,12 @@ class Recording(ABC):
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        """Channels by id, as `walk()` found them; other encodings too."""
-        return join_channels(file.channels for file in self.files)
+        """Channels by id, as `walk()` found them, of any encoding; those of one topic, type and encoding are one."""
+        found: dict[tuple[str, str, str], Channel] = {}
+        for channel in (channel for file in self.files for channel in file.channels.values()):
+            known = found.setdefault((channel.topic, channel.schema, channel.encoding), replace(channel, seen=0))
+            known.seen += channel.seen
+        return dict(enumerate(found.values()))
 
     @property
     def topics(self) -> Mapping[str, str]:
@@ -339,22 +293,6 @@ class FileRecording(Recording):
     @abstractmethod
     def _walk(self, file: Any) -> Iterator[Message]:
         """Yield the messages of one of these files, and complete it."""
-
-
-def join_channels(files: Iterable[Mapping[int, Channel]]) -> Mapping[int, Channel]:
-    """Return the channels of all files by number; those of one topic, type and encoding are one."""
-    found: dict[tuple[str, str, str], Channel] = {}
-    for channel in (channel for channels in files for channel in channels.values()):
-        known = found.setdefault((channel.topic, channel.schema, channel.encoding), replace(channel, seen=0))
-        known.seen += channel.seen
-    return dict(enumerate(found.values()))
-
-
-def type_wanted(topics: Collection[str] | None, topic: str, schema: str) -> bool:
-    """True if messages of a topic and type are needed; `topics` as in `Recording.iter_messages`."""
-    if topics is None:
-        return True
-    return topics.get(topic) == schema if isinstance(topics, Mapping) else topic in topics
 
 
 def in_span(log_time: int, start: int | None, end: int | None) -> bool:

@@ -237,21 +237,19 @@ class _Finder:
             open_keys = wanted & set(keys.values()) - found.keys()
             if len(alike) > 1 and open_keys:
                 lines = " or ".join(f"{keys[topic]}: {{topic: {topic}}}" for topic in alike)
-                self.notes.append(
-                    f"{schema}: not used, because several topics are possible: {', '.join(alike)}; "
-                    f"name one in a rig: {lines}"
-                )
+                self.single(schema, alike, f"; name one in a rig: {lines}")
             elif alike and keys[alike[0]] in open_keys:
                 self.notes.append(f"{alike[0]} is used as {keys[alike[0]]}: it is the only {schema} topic")
                 found[keys[alike[0]]] = alike[0]
 
+    @property
+    def free(self) -> list[tuple[str, str]]:
+        """The topics without a key of the rig, and their types."""
+        return sorted((t, s) for t, s in self.topics.items() if t not in self.given)
+
     def known(self, name: str, among: Collection[str] | None = None) -> list[str]:
         """Return the topics with a known name; one with the camera's host, or without host, comes before others."""
-        found = sorted(
-            t
-            for t in self.topics
-            if known_name(t, self.topics[t]) == name and (among is None or t in among) and t not in self.given
-        )
+        found = [t for t, s in self.free if known_name(t, s) == name and (among is None or t in among)]
         bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
         own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
         if bare and len(found) > 1 and (own or bare)[0] == bare[0]:
@@ -265,8 +263,7 @@ class _Finder:
 
     def unknown(self, schema: str) -> list[str]:
         """Topics of a type with unknown names; a topic with a known name never gets another role."""
-        found = (topic for topic in self.of_type(schema) if topic not in self.given)
-        return [topic for topic in found if known_name(topic, schema) is None]
+        return [t for t, s in self.free if s == schema and known_name(t, s) is None]
 
     def note_absent(self, sensors: Collection[str], found: Mapping[str, str], own: str | None) -> None:
         """Note the sensors that were requested and are not there, and the camera that was not."""
@@ -301,8 +298,7 @@ class _Finder:
         """
         if self.cameras is None:
             return self.one(name)
-        free = ((t, s) for t, s in sorted(self.topics.items()) if t not in self.given)
-        found = {t: namespace_of(t, s) for t, s in free if known_name(t, s) == name}
+        found = {t: namespace_of(t, s) for t, s in self.free if known_name(t, s) == name}
         beside_space = None if beside is None else namespace_of(beside, self.topics[beside])
         mine = [t for t, space in found.items() if space == beside_space]
         mine = mine or [t for t, space in found.items() if self.cameras.is_own(space)]
@@ -326,8 +322,7 @@ class _Finder:
         if cameras is None:
             topic = self.one(INFO)
             return Infos(None, frozenset({topic} if topic is not None else ()))
-        free = ((t, s) for t, s in sorted(self.topics.items()) if t not in self.given)
-        spaces = {t: namespace_of(t, s) for t, s in free if s == CAMERA_INFO}
+        spaces = {t: namespace_of(t, s) for t, s in self.free if s == CAMERA_INFO}
         own = [t for t, space in spaces.items() if space == cameras.own and known_name(t, CAMERA_INFO) == INFO]
         if own:
             return Infos(own[0], frozenset(own[:1]))
@@ -352,9 +347,10 @@ class _Finder:
             self.notes.append(f"{alike[0]} is used as pose: it is the only topic of poses")
         return alike[0] if len(alike) == 1 else None
 
-    def only(self, name: str, schema: str, chosen: str | None, key: str) -> str | None:
-        """Return a topic by configuration, by its known name, or as the only one of its type without a known name."""
-        if chosen is not None:
+    def only(self, name: str, schema: str, settings: Settings) -> str | None:
+        """Return a topic by its setting, by its known name, or as the only one of its type without a known name."""
+        key = f"{name}_topic"
+        if (chosen := getattr(settings, key)) is not None:
             return self.chosen(chosen, (schema,), key)
         found = self.known(name)
         topic = self.single(name, found or self.unknown(schema), f"; name one with {key}")
@@ -489,32 +485,17 @@ def choose_topics(
         model_info or finder.of_camera("model/info", beside),
         finder.one("tf_static"),
     ]
-    masks = None
-    if settings.masks or settings.polygons:
-        masks = given_masks or finder.masks(model, beside)
-    boxes3d = (
-        given["boxes3d"]
-        if in_rig_topic("boxes3d")
-        else finder.one("fusion/boxes3d") or finder.single("fusion/boxes3d", finder.of_type(CUBES))
-    )
+    masks = (given_masks or finder.masks(model, beside)) if settings.masks or settings.polygons else None
+    fused, cubes = "fusion/boxes3d", finder.of_type(CUBES)
+    boxes3d = given["boxes3d"] if in_rig_topic("boxes3d") else finder.one(fused) or finder.single(fused, cubes)
+    boxes3d = boxes3d if boxes3d not in (reference, model) else None
+    gps = given["gps"] if in_rig_topic("gps") else finder.only("gps", FIX, settings)
+    imu = given["imu"] if in_rig_topic("imu") else finder.only("imu", IMU, settings)
     roles = Roles(
-        reference,
-        topics[reference],
-        own,
-        companions,
-        given["gps"] if in_rig_topic("gps") else finder.only("gps", FIX, settings.gps_topic, "gps_topic"),
-        given["imu"] if in_rig_topic("imu") else finder.only("imu", IMU, settings.imu_topic, "imu_topic"),
-        pose,
-        settings.sensor("pose").tf,
-        model,
-        masks,
-        boxes3d if boxes3d not in (reference, model) else None,
-        statics=frozenset(topic for topic in statics if topic),
-        infos=infos,
-        notes=(*finder.notes, *finder.preferred),
-        guessed=bool(finder.notes),
-        base_frame=settings.own_rig.base_frame,
-    )
+        reference, topics[reference], own, companions, gps, imu, pose, settings.sensor("pose").tf, model, masks,
+        boxes3d, statics=frozenset(topic for topic in statics if topic), infos=infos, guessed=bool(finder.notes),
+        notes=(*finder.notes, *finder.preferred), base_frame=settings.own_rig.base_frame,
+    )  # fmt: skip
     roles.missing = missing_keys(roles, settings, topics)
     roles.unused = unused_topics(topics, roles, settings, radars)
     return roles

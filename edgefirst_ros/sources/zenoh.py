@@ -15,7 +15,7 @@ from edgefirst_ros.errors import UsageError, counted
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.tiles import whole_of
-from edgefirst_ros.sources.topics import CAMERA, CAMERA_NAMES, STATICS, is_glob
+from edgefirst_ros.sources.topics import CAMERA, CAMERA_NAMES, RESULTS, STATICS, is_glob
 from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Gaps, Intake, Lane, sent
 from edgefirst_ros.sources.zenoh_keys import TILE_NAMES, TOKENS, Announced, candidates, plain_name, read_token, topic_of
 from edgefirst_ros.sources.zenoh_session import library
@@ -24,7 +24,7 @@ DOUBLES = 5.0
 """s for which a message may come by a second subscription, once that is given up: callbacks may be under way."""
 MOST_TOKENS = 4096
 """Most publishers that are noted."""
-MODELS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed")
+MODELS = tuple(name for name in RESULTS if name not in STATICS)
 """Topics of the model's results: until one has come, any may."""
 
 
@@ -85,9 +85,8 @@ class ZenohTransport(Transport):
             mixed["further keys"] = f"not used: messages of {MOST_KEYS} keys are stored, and more keys exist"
         if self._untold:
             mixed["further publishers"] = f"not used: {MOST_TOKENS} are noted, and more exist"
-        for key in sorted(
-            {*announced, *lanes}, key=lambda key: (key not in self._listened, key.startswith("rt/"), key)
-        ):
+        keys = sorted({*announced, *lanes}, key=lambda key: (key not in self._listened, key.startswith("rt/"), key))
+        for key in keys:
             topic, schema = _described(key, announced.get(key), lanes.get(key))
             if schema is None:
                 mixed[key] = f"not used: its type is unknown, its encoding is {lanes[key].encoding or 'not given'}"

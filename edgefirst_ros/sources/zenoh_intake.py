@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from statistics import median_low
+from typing import Any
 
 from edgefirst_ros.messages import Message, header_stamp
 from edgefirst_ros.sources.live import Arrive, Passage, TopicState
@@ -296,11 +297,9 @@ class Intake:
         arrive(sent.data, None, Passage(self._last, sent.received, lost, guessed))
 
 
-def sent(sample: object) -> Sent | None:
+def sent(sample: Any) -> Sent | None:
     """Return the content of a sample of Zenoh, None where it deletes."""
-    kind, payload, attachment = (getattr(sample, name) for name in ("kind", "payload", "attachment"))
-    if str(kind).rpartition(".")[2] == "DELETE":
+    if str(sample.kind).rpartition(".")[2] == "DELETE":
         return None
-    beside = None if attachment is None else attachment.to_bytes()
-    encoding = str(getattr(sample, "encoding"))  # noqa: B009
-    return Sent(payload.to_bytes(), encoding, beside, time.monotonic_ns(), time.time_ns())
+    attached = None if sample.attachment is None else sample.attachment.to_bytes()
+    return Sent(sample.payload.to_bytes(), str(sample.encoding), attached, time.monotonic_ns(), time.time_ns())
