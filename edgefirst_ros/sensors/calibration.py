@@ -194,13 +194,8 @@ class Calibration:
         if schema == CAMERA_INFO:
             _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
             _check("characters of a name", max(map(len, (content.frame_id, content.distortion_model))))
-            info = {
-                "frame_id": content.frame_id,
-                "width": content.width,
-                "height": content.height,
-                "distortion_model": content.distortion_model,
-                **{key: [float(v) for v in getattr(content, key)] for key in ("d", "k", "r", "p")},
-            }
+            info = {key: getattr(content, key) for key in ("frame_id", "width", "height", "distortion_model")}
+            info |= {key: [float(v) for v in getattr(content, key)] for key in ("d", "k", "r", "p")}
             key = topic, str(content.frame_id)
             if key not in self._infos:
                 _check("camera infos", len(self._infos) + 1, MOST_CAMERAS)
@@ -228,12 +223,8 @@ class Calibration:
         key = given.frame_id, given.child_frame_id
         if key not in self._transforms:
             _check("static transforms", len(self._transforms) + 1, MOST_TRANSFORMS)
-        found = {
-            "parent": given.frame_id,
-            "child": given.child_frame_id,
-            "translation": list(given.translation),
-            "rotation": list(given.rotation),
-        }
+        place, turn = list(given.translation), list(given.rotation)
+        found = {"parent": given.frame_id, "child": given.child_frame_id, "translation": place, "rotation": turn}
         self._transforms.setdefault(key, _First(found)).note(found, log_time)
 
 

@@ -65,11 +65,9 @@ def check_cloud(message: PointCloud2, limits: Limits = DEFAULT_LIMITS) -> None:
     points, no fields; where it has points, fields that exceed them.
     """
     _described(message)
-    points = message.width * message.height
-    if points > limits.cloud_points:
-        raise MessageError(
-            "cannot be stored", f"cloud of {points} points, more than {limits.cloud_points} (limits.cloud_points)"
-        )
+    points, most = message.width * message.height, limits.cloud_points
+    if points > most:
+        raise MessageError(CANNOT_BE_STORED, f"cloud of {points} points, more than {most} (limits.cloud_points)")
 
 
 def encode_cloud(
@@ -113,18 +111,9 @@ def pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:
 
 
 def _header(fields: Sequence[_Field], width: int, height: int, data: Form) -> bytes:
-    values = (
-        "0.7",
-        " ".join(field.name for field in fields),
-        " ".join(field.kind[1] for field in fields),
-        " ".join(LETTERS[field.kind[0]] for field in fields),
-        " ".join(str(field.count) for field in fields),
-        width,
-        height,
-        "0 0 0 1 0 0 0",
-        width * height,
-        data,
-    )
+    columns = [(field.name, field.kind[1], LETTERS[field.kind[0]], str(field.count)) for field in fields]
+    described = map(" ".join, zip(*columns, strict=True)) if columns else [""] * 4
+    values = "0.7", *described, width, height, "0 0 0 1 0 0 0", width * height, data
     return "".join(f"{key} {value}\n" for key, value in zip(KEYS, values, strict=True)).encode()
 
 

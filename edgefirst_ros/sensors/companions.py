@@ -73,6 +73,10 @@ def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
     return np.ascontiguousarray(np.ascontiguousarray(lines).view(kind).astype(kind.newbyteorder("=")))
 
 
+def _encode_targets(message: Any, _: int, settings: Settings) -> Sequence[Any]:
+    return encode_cloud(message, settings.pcd, ("noise",) if settings.radar_fields == "documented" else ())
+
+
 class Codec(NamedTuple):
     """Encoder and decoder of a sensor's members."""
 
@@ -90,11 +94,7 @@ _DEPTH = Codec(
 )
 CODECS: dict[str, Codec] = {
     "radar.cube": Codec(check_cube, lambda message, stamp, _: [encode_cube(message, stamp)], decode_cube),
-    "radar.targets": _CLOUD._replace(
-        encode=lambda message, _, settings: encode_cloud(
-            message, settings.pcd, ("noise",) if settings.radar_fields == "documented" else ()
-        )
-    ),
+    "radar.targets": _CLOUD._replace(encode=_encode_targets),
     "radar.clusters": _CLOUD,
     "lidar.points": _CLOUD,
     "lidar.depth": _DEPTH,

@@ -132,11 +132,9 @@ def check_cube(message: RadarCube, limits: Limits = DEFAULT_LIMITS) -> None:
     Layout and shape must be of one length, the codes known and different, the product of the shape the number of
     values (at most `limits.cube_values`), and the last dimension of a complex cube even.
     """
-    values = _described(message)[2]
-    if values.size > limits.cube_values:
-        raise MessageError(
-            "cannot be stored", f"cube of {values.size} values, more than {limits.cube_values} (limits.cube_values)"
-        )
+    found, most = _described(message)[2].size, limits.cube_values
+    if found > most:
+        raise MessageError(CANNOT_BE_STORED, f"cube of {found} values, more than {most} (limits.cube_values)")
 
 
 def encode_cube(message: RadarCube, timestamp: int) -> bytes:

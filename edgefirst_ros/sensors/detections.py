@@ -165,14 +165,9 @@ def rows_of_boxes3d(
         if fault is not None:
             dropped[fault] += 1
             continue
-        rows.append(
-            {
-                "label": label,
-                "label_index": context.index_of(label),
-                "object_id": _own_uuid(box.track_id) or _made_uuid(f"{context.sequence}/{context.frame}/3d/{n}"),
-                "box3d_score": box.score,
-            }
-        )
+        track = _own_uuid(box.track_id) or _made_uuid(f"{context.sequence}/{context.frame}/3d/{n}")
+        index = context.index_of(label)
+        rows.append({"label": label, "label_index": index, "object_id": track, "box3d_score": box.score})
         boxes.append(sides)
     if rows:
         place = context.place_of(message.frame_id)
@@ -196,15 +191,9 @@ def _rows_of_cubes(message: Cubes, context: Context) -> tuple[list[dict[str, obj
         if not all(map(math.isfinite, solid)) or (box.label and not label):
             dropped[DROPPED_LABEL if box.label and not label else NOT_FINITE] += 1
             continue
-        track = f"{context.sequence}/{box.track}" if box.track else f"{context.sequence}/{context.frame}/3d/{n}"
-        rows.append(
-            {
-                "label": label or None,
-                "label_index": context.index_of(label),
-                "object_id": _made_uuid(track),
-                "box3d": tuple(solid),
-            }
-        )
+        track = _made_uuid(f"{context.sequence}/{box.track or f'{context.frame}/3d/{n}'}")
+        index = context.index_of(label)
+        rows.append({"label": label or None, "label_index": index, "object_id": track, "box3d": tuple(solid)})
     return rows, dropped
 
 

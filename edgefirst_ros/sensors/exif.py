@@ -121,7 +121,7 @@ def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
 
 def _join(main: list[Entry], exif: list[Entry], gps: list[Entry]) -> bytes:
     """Return the TIFF bytes of three directories. Raises DatasetError if they do not fit into a picture."""
-    at = 8 + _length(main) + 12 + (12 if gps else 0)
+    at = 8 + len(_directory(main, 8)) + ENTRY.size * (2 if gps else 1)
     described = _directory(exif, at)
     pointers = [(MAIN, LONG, struct.pack(">I", at))]
     tail = b""
@@ -258,10 +258,6 @@ def _rational(value: float | None) -> bytes:
 
 def _ascii(text: str) -> bytes:
     return text.replace("\0", "").encode("ascii", "backslashreplace") + b"\0"
-
-
-def _length(entries: list[Entry]) -> int:
-    return 6 + sum(12 + (len(value) + 1 & ~1 if len(value) > 4 else 0) for _, _, value in entries)
 
 
 def _directory(entries: list[Entry], at: int) -> bytes:

@@ -27,13 +27,7 @@ from edgefirst_ros.sensors.png import RGB, UP, encode_png, filtered
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
 MATRICES = {1: "ITU709", 4: "FCC", 5: "ITU601", 6: "ITU601", 7: "SMPTE240M", 9: "BT2020", 10: "BT2020"}
 """AVColorSpace -> swscale's name of the matrix."""
-FILTER_MATRICES = {
-    "ITU709": "bt709",
-    "FCC": "fcc",
-    "ITU601": "smpte170m",
-    "SMPTE240M": "smpte240m",
-    "BT2020": "bt2020ncl",
-}
+FILTER_NAMES = {"ITU709": "bt709", "FCC": "fcc", "ITU601": "smpte170m", "SMPTE240M": "smpte240m", "BT2020": "bt2020ncl"}
 """swscale's name of a matrix -> that of libavfilter's `colorspace`."""
 QUARTER_CHROMA = frozenset({"yuv420p", "yuvj420p", "yuv420p10le", "yuv420p12le"})
 """Formats with the sampling of a JPEG that `colorspace` takes as they are."""
@@ -41,19 +35,10 @@ LARGEST_SIDE = 16384
 SCAN, MOST_SCANNED = b"\xff\xda", 1 << 31
 """Begin of a scan of a JPEG, and most pixels of all its scans together."""
 RAW_FORMATS = {
-    "rgb8": ("rgb24", 3),
-    "bgr8": ("bgr24", 3),
-    "rgba8": ("rgba", 4),
-    "bgra8": ("bgra", 4),
-    "mono8": ("gray", 1),
-    "8UC1": ("gray", 1),
-    "8UC3": ("bgr24", 3),
-    "yuv422": ("uyvy422", 2),
-    "uyvy": ("uyvy422", 2),
-    "yuv422_yuy2": ("yuyv422", 2),
-    "yuyv": ("yuyv422", 2),
-    "nv12": ("nv12", 1),
-}
+    "rgb8": ("rgb24", 3), "bgr8": ("bgr24", 3), "rgba8": ("rgba", 4), "bgra8": ("bgra", 4), "mono8": ("gray", 1),
+    "8UC1": ("gray", 1), "8UC3": ("bgr24", 3), "yuv422": ("uyvy422", 2), "uyvy": ("uyvy422", 2),
+    "yuv422_yuy2": ("yuyv422", 2), "yuyv": ("yuyv422", 2), "nv12": ("nv12", 1),
+}  # fmt: skip
 """Encoding of a sensor_msgs/Image -> (libav pixel format, bytes a pixel in the first plane)."""
 BICUBIC, AREA, FULL_CHROMA, ACCURATE = 4, 0x20, 0x2000, 0x40000
 """Flags of swscale; without FULL_CHROMA and ACCURATE RGB is 1 to 1.5 too dark (39 dB instead of 55)."""
@@ -101,9 +86,8 @@ def source_colours(frame: Any) -> tuple[str, int]:
     matrix = MATRICES.get(int(frame.colorspace))
     if matrix is None:
         matrix = "ITU709" if frame.width >= 1280 or frame.height > 576 else "ITU601"
-    full = int(frame.color_range) == JPEG_RANGE or (
-        int(frame.color_range) == 0 and frame.format.name.startswith("yuvj")
-    )
+    declared = int(frame.color_range)
+    full = declared == JPEG_RANGE or (declared == 0 and frame.format.name.startswith("yuvj"))
     return matrix, JPEG_RANGE if full else 1
 
 
@@ -153,8 +137,11 @@ class PictureEncoder:
         width, height = self.size(frame.width, frame.height)
         if (width, height) == (frame.width, frame.height):
             return frame
-        colours = source_colours(frame)
-        made = self._convert(frame, frame.format.name, colours, AREA | ACCURATE, width, height, same=True)
+        matrix, value_range = source_colours(frame)
+        made = self._own_reformatter().reformat(
+            frame, width, height, frame.format.name, interpolation=AREA | ACCURATE, src_colorspace=matrix,
+            dst_colorspace=matrix, src_color_range=value_range, dst_color_range=value_range,
+        )  # fmt: skip
         made.colorspace, made.color_range = frame.colorspace, frame.color_range
         return made
 
@@ -186,30 +173,13 @@ class PictureEncoder:
         self._own.graph.vpush(frame)
         return self._own.graph.vpull()
 
-    def _convert(
-        self,
-        frame: Any,
-        form: str,
-        colours: tuple[str, int],
-        flags: int = BICUBIC,
-        width: int | None = None,
-        height: int | None = None,
-        *,
-        same: bool = False,
-    ) -> Any:
-        """Return the frame in another format and size, with the colours of a JPEG or the `same`."""
+    def _convert(self, frame: Any, form: str, colours: tuple[str, int], flags: int = BICUBIC) -> Any:
+        """Return the frame in another format, with the colours of a JPEG."""
         matrix, value_range = colours
         return self._own_reformatter().reformat(
-            frame,
-            width=width,
-            height=height,
-            format=form,
-            src_colorspace=matrix,
-            dst_colorspace=matrix if same else "ITU601",
-            src_color_range=value_range,
-            dst_color_range=value_range if same else JPEG_RANGE,
-            interpolation=flags,
-        )
+            frame, format=form, interpolation=flags, src_colorspace=matrix, dst_colorspace="ITU601",
+            src_color_range=value_range, dst_color_range=JPEG_RANGE,
+        )  # fmt: skip
 
     def _own_reformatter(self) -> Any:
         from av.video.reformatter import VideoReformatter
@@ -262,7 +232,7 @@ def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) 
     graph.threads = 1
     source = graph.add_buffer(width=width, height=height, format=VideoFormat(kind), time_base=Fraction(1, 1000))
     same = "primaries=bt709:iprimaries=bt709:trc=bt709:itrc=bt709"
-    given = f"ispace={FILTER_MATRICES[matrix]}:irange={'pc' if value_range == JPEG_RANGE else 'tv'}"
+    given = f"ispace={FILTER_NAMES[matrix]}:irange={'pc' if value_range == JPEG_RANGE else 'tv'}"
     change = graph.add("colorspace", f"{given}:{same}:space=smpte170m:range=pc:format=yuv420p")
     graph.link_nodes(source, change, graph.add("buffersink")).configure()
     return graph
@@ -316,10 +286,8 @@ def _luma(frame: Any) -> NDArray[np.uint8]:
 def check_size(width: int, height: int, limits: Limits) -> None:
     """Raise MessageError(CANNOT_BE_STORED) for a picture of more than `limits.picture_pixels` pixels."""
     if width * height > limits.picture_pixels:
-        raise MessageError(
-            "cannot be stored",
-            f"{width} x {height} pixels, more than {limits.picture_pixels} (limits.picture_pixels)",
-        )
+        most = f"more than {limits.picture_pixels} (limits.picture_pixels)"
+        raise MessageError(CANNOT_BE_STORED, f"{width} x {height} pixels, {most}")
 
 
 def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -338,9 +306,8 @@ def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
         raise MessageError(CANNOT_BE_STORED, f"{encoding} image of {width} x {height} pixels")
     check_size(width, height, limits)
     if step < width * pixel or len(data) < rows * step:
-        raise MessageError(
-            "cannot be stored", f"image data of {len(data)} bytes, step {step}, for {width} x {height} {encoding}"
-        )
+        found = f"image data of {len(data)} bytes, step {step}"
+        raise MessageError(CANNOT_BE_STORED, f"{found}, for {width} x {height} {encoding}")
 
 
 def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:

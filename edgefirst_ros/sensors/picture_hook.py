@@ -77,17 +77,15 @@ def load_hook(name: str) -> PictureHook:
         module = importlib.import_module(place)
     except (Exception, SystemExit) as error:  # noqa: BLE001  any error of a user's code
         if isinstance(error, ModuleNotFoundError) and error.name in (place, place.partition(".")[0]):
-            raise UsageError(
-                f"picture_hook {name}: no module {error.name} on PYTHONPATH or beside the settings file"
-            ) from None
+            where = "on PYTHONPATH or beside the settings file"
+            raise UsageError(f"picture_hook {name}: no module {error.name} {where}") from None
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"picture_hook {name}: importing {place} raised {text[:LONGEST]}") from None
     function = getattr(module, wanted, None)
     if not callable(function):
         there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise UsageError(
-            f"picture_hook {name}: {place} has no function {wanted}; known: {nearest_first(wanted, there)}"
-        )
+        known = nearest_first(wanted, there)
+        raise UsageError(f"picture_hook {name}: {place} has no function {wanted}; known: {known}")
     return PictureHook(name, function, _version(module))
 
 

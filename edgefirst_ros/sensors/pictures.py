@@ -34,7 +34,7 @@ from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderRead
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
 from edgefirst_ros.sensors.video.reader import GopReader, VideoReader
-from edgefirst_ros.streams import COMPRESSED_IMAGE, FFMPEG, IMAGE, TILED, VIDEO
+from edgefirst_ros.streams import COMPRESSED_IMAGE, FFMPEG, IMAGE, TILED, TILES, VIDEO
 
 CODECS = {
     "h264": "h264", "avc": "h264", "libx264": "h264", "libopenh264": "h264",
@@ -142,16 +142,24 @@ def _parse_raw(message: Message) -> StillMessage:
 
 
 class VideoParser:
-    """Parses the messages of one stream in recorded order: headers need the parameter sets of earlier ones."""
+    """Parses the messages of one stream in recorded order: headers need the parameter sets of earlier ones.
+
+    A CompressedImage that names no video is a still picture.
+    """
 
     def __init__(self) -> None:
         self._readers: dict[str, HeaderReader] = {}
         self._sets: dict[str, bytes] = {}  # parameter sets so far, by codec
 
-    def __call__(self, message: Message) -> VideoMessage:
+    def __call__(self, message: Message) -> StillMessage | VideoMessage:
         content = decode(message)
         if isinstance(content, FfmpegPacket):
             return self.parse(content.encoding, content.data)
+        if message.schema == COMPRESSED_IMAGE:
+            try:
+                codec_of(content.format)
+            except MessageError:
+                return StillMessage(content, content.format)
         return self.parse(content.format, content.data.view())
 
     def parse(self, form: str, data: Buffer) -> VideoMessage:
@@ -167,31 +175,14 @@ class VideoParser:
         return VideoMessage(form, data, headers, before if known != headers.sets else b"")
 
 
-class CompressedParser:
-    """Parses the messages of one topic of CompressedImage, which may be still pictures or video."""
-
-    def __init__(self) -> None:
-        self._video = VideoParser()
-
-    def __call__(self, message: Message) -> StillMessage | VideoMessage:
-        content = decode(message)
-        try:
-            codec_of(content.format)
-        except MessageError:
-            return StillMessage(content, content.format)
-        return self._video.parse(content.format, content.data.view())
-
-
 class TileParser:
     """Parses the messages of a camera that sends its pictures as tiles."""
 
     def __init__(self) -> None:
-        self._parsers: list[VideoParser] = []
+        self._parsers = [VideoParser() for _ in TILES]
 
     def __call__(self, message: Message) -> TiledMessage:
-        contents = decode(message)
-        self._parsers = self._parsers or [VideoParser() for _ in contents]
-        pairs = zip(self._parsers, contents, strict=True)
+        pairs = zip(self._parsers, decode(message), strict=True)
         return TiledMessage(tuple(parser.parse(c.format, c.data.view()) for parser, c in pairs))
 
 
@@ -417,7 +408,7 @@ def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
 
 
 PARSERS: dict[str, Callable[[], Parser]] = {
-    COMPRESSED_IMAGE: CompressedParser,
+    COMPRESSED_IMAGE: VideoParser,
     IMAGE: lambda: _parse_raw,
     VIDEO: VideoParser,
     FFMPEG: VideoParser,

@@ -21,7 +21,7 @@ START_CODE = b"\x00\x00\x01"
 _START = re.compile(START_CODE, re.DOTALL)
 HEADER_BYTES = 96
 """Bytes of a NAL unit that are enough for every slice header and picture parameter set read here."""
-PARAMETER_BYTES = 4096
+SET_BYTES = 4096
 """Bytes of a sequence parameter set or SEI message that are read."""
 LARGEST_SETS = 1 << 16
 """Bytes of parameter sets kept, wherever they stay: those of a camera are some hundred."""
@@ -85,7 +85,7 @@ class Bits:
         return (code + 1) // 2 if code & 1 else -(code // 2)
 
 
-def nal_head(data: Buffer, begin: int, longest: int) -> bytes:
+def nal_head(data: Buffer, begin: int, longest: int = HEADER_BYTES) -> bytes:
     """Return the NAL unit that begins there, cut to `longest` bytes."""
     head = bytes(data[begin : begin + longest + len(START_CODE) - 1])
     end = head.find(START_CODE)

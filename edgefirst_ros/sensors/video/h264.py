@@ -9,16 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edgefirst_ros.sensors.video.bitstream import (
-    HEADER_BYTES,
-    PARAMETER_BYTES,
-    Bits,
-    Buffer,
-    HeaderReader,
-    SliceHeader,
-    Tracker,
-    nal_head,
-)
+from edgefirst_ros.sensors.video.bitstream import SET_BYTES, Bits, Buffer, HeaderReader, SliceHeader, Tracker, nal_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +55,16 @@ class H264Headers(HeaderReader):
 
     def _take(self, kind: int, data: Buffer, begin: int) -> H264Slice | None:
         if kind == 7:
-            number, values = _sequence_set(nal_head(data, begin, PARAMETER_BYTES))
+            number, values = _sequence_set(nal_head(data, begin, SET_BYTES))
             self._sequence_sets[number] = values
         elif kind == 8:
-            bits = Bits(nal_head(data, begin, HEADER_BYTES)[1:])
+            bits = Bits(nal_head(data, begin)[1:])
             number = bits.golomb()
             self._picture_sets[number] = bits.golomb(), not bits.read(1)
         elif kind == 6:
-            self._recovery = self._recovery or _recovers_at_once(nal_head(data, begin, PARAMETER_BYTES))
+            self._recovery = self._recovery or _recovers_at_once(nal_head(data, begin, SET_BYTES))
         elif kind in self.pictures:
-            return self._slice(nal_head(data, begin, HEADER_BYTES), kind == 5)
+            return self._slice(nal_head(data, begin), kind == 5)
         return None
 
     def _slice(self, nal: bytes, idr: bool) -> H264Slice:

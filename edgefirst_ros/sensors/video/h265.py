@@ -10,16 +10,7 @@ import contextlib
 from dataclasses import dataclass
 
 from edgefirst_ros.counts import BEFORE_KEYFRAME
-from edgefirst_ros.sensors.video.bitstream import (
-    HEADER_BYTES,
-    PARAMETER_BYTES,
-    Bits,
-    Buffer,
-    HeaderReader,
-    SliceHeader,
-    Tracker,
-    nal_head,
-)
+from edgefirst_ros.sensors.video.bitstream import SET_BYTES, Bits, Buffer, HeaderReader, SliceHeader, Tracker, nal_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +38,12 @@ class H265Headers(HeaderReader):
         return first >> 1 & 63
 
     def _take(self, kind: int, data: Buffer, begin: int) -> H265Slice | None:
-        nal = nal_head(data, begin, HEADER_BYTES)
+        nal = nal_head(data, begin)
         if nal[0] & 1 or nal[1] >> 3:  # another layer
             return None
         if kind == 33:
             self._sub_layers = bool(nal[2] >> 1 & 7)
-            self._add_sequence_set(nal_head(data, begin, PARAMETER_BYTES))
+            self._add_sequence_set(nal_head(data, begin, SET_BYTES))
         elif kind == 34:
             with contextlib.suppress(ValueError):  # the decoder reports it where it is used
                 bits = Bits(nal[2:])
@@ -65,15 +56,9 @@ class H265Headers(HeaderReader):
         ends = bytes(data[-5:]) in (b"\x00\x00\x01\x48\x01", b"\x00\x00\x01\x4a\x01")
         unused = kind < 16 and kind % 2 == 0 and not self._sub_layers  # no other picture of its layer refers to it
         return H265Slice(
-            keyframe=16 <= kind <= 21,
-            entry=16 <= kind <= 23,
-            closed=16 <= kind <= 20,
-            reference=not unused,
-            leaves_traces=False,
-            sequence_set=self._set_in_use(nal, kind),
-            kind=kind,
-            ends_sequence=ends,
-        )
+            keyframe=16 <= kind <= 21, entry=16 <= kind <= 23, closed=16 <= kind <= 20, reference=not unused,
+            leaves_traces=False, sequence_set=self._set_in_use(nal, kind), kind=kind, ends_sequence=ends,
+        )  # fmt: skip
 
     def _add_sequence_set(self, nal: bytes) -> None:
         with contextlib.suppress(ValueError):  # the decoder reports it where it is used
