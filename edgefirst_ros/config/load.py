@@ -30,13 +30,9 @@ NESTED = ("streams", "limits")
 NAMED = re.compile(r"`(\w+)`")
 """A setting in a message."""
 TYPES: Mapping[str, tuple[type, str]] = {
-    "boolean": (bool, "true or false"),
-    "integer": (int, "a whole number"),
-    "number": (float, "a number"),
-    "string": (str, "text"),
-    "array": (list, "a list of texts such as [A, B]"),
-    "object": (str, "a map"),
-}
+    "boolean": (bool, "true or false"), "integer": (int, "a whole number"), "number": (float, "a number"),
+    "string": (str, "text"), "array": (list, "a list of texts such as [A, B]"), "object": (str, "a map"),
+}  # fmt: skip
 """JSON schema type -> Python type of the ROS parameter, and its name in messages."""
 
 

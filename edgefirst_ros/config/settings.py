@@ -13,29 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from edgefirst_ros import streams
+from edgefirst_ros.config import values
 from edgefirst_ros.config.rig import Rig, RigSensor, RigText, StreamSettings
-from edgefirst_ros.config.values import (
-    CAPTURE,
-    CONVERT,
-    FLEET,
-    GROUP,
-    PLAY,
-    SHOW,
-    WRITING,
-    Model,
-    Moment,
-    Place,
-    Seconds,
-    Share,
-    Topics,
-    globs_of_text,
-    names_of_text,
-    nanoseconds,
-    no_switches,
-    setting,
-    shares_of_text,
-    utc_nanoseconds,
-)
+from edgefirst_ros.config.values import CAPTURE, CONVERT, FLEET, GROUP, PLAY, SHOW, WRITING, Model, Seconds, setting
 from edgefirst_ros.errors import nearest_first
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.streams import Sensor
@@ -72,17 +52,13 @@ class Settings(Model):
     """Every setting of a conversion or capture, with its default."""
 
     rig: RigText = setting(
-        None,
-        "Topics of the sensors of another vehicle: a map, or a YAML file with it",
-        examples=["{camera: /image_raw}"],
-        option="FILE",
-    )
-    reference_topic: Topics | None = setting(
-        None,
-        "Topic whose messages become samples; the camera if unset; repeat it for a sequence of each topic",
-        option="T",
-        repeated=True,
-    )
+        None, "Topics of the sensors of another vehicle: a map, or a YAML file with it",
+        examples=["{camera: /image_raw}"], option="FILE",
+    )  # fmt: skip
+    reference_topic: values.Topics | None = setting(
+        None, "Topic whose messages become samples; the camera if unset; repeat it for a sequence of each topic",
+        option="T", repeated=True,
+    )  # fmt: skip
     gps_topic: str | None = setting(None, "Topic of the position; needed only where several are possible")
     imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several are possible")
     model_topic: str | None = setting(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
@@ -91,38 +67,25 @@ class Settings(Model):
     cube_topic: str | None = setting(None, "Topic of radar.cube; the only one of its type if unset")
     pose_topic: str | None = setting(None, "Topic of the vehicle's pose; the only one of its types if unset")
     strict_topics: bool = setting(
-        False,
-        "Reject a recording that has usable topics without a use, except those in `unused` of the rig",
-        verbs=(CONVERT, FLEET),
-        option="",
-        exclude=True,  # the dataset is the same
-    )
+        False, "Reject a recording that has usable topics without a use, except those in `unused` of the rig",
+        verbs=(CONVERT, FLEET), option="", exclude=True,  # the dataset is the same
+    )  # fmt: skip
     time_base: Literal["auto", "publish", "header", "log"] = setting(
         "auto", "Stamps that are used: header, publish_time or log_time of the messages", option=""
     )
 
-    start: Moment | None = setting(
-        None,
-        "Start of the samples: s from the first frame, or UTC",
-        examples=["2.5", "2026-01-15T12:00:05Z"],
-        verbs=(CONVERT, FLEET, SHOW),
-        option="T",
-    )
-    end: Moment | None = setting(
-        None,
-        "End of the samples: s from the first frame, or UTC",
-        examples=["10", "2026-01-15T12:00:10.5Z"],
-        verbs=(CONVERT, FLEET, SHOW),
-        option="T",
-    )
+    start: values.Moment | None = setting(
+        None, "Start of the samples: s from the first frame, or UTC", examples=["2.5", "2026-01-15T12:00:05Z"],
+        verbs=(CONVERT, FLEET, SHOW), option="T",
+    )  # fmt: skip
+    end: values.Moment | None = setting(
+        None, "End of the samples: s from the first frame, or UTC", examples=["10", "2026-01-15T12:00:10.5Z"],
+        verbs=(CONVERT, FLEET, SHOW), option="T",
+    )  # fmt: skip
     rate: float | None = setting(
-        None,
-        "Samples a second, the first frame of each interval; all frames if unset",
-        gt=0,
-        le=1e6,
-        option="HZ",
+        None, "Samples a second, the first frame of each interval; all frames if unset", gt=0, le=1e6, option="HZ",
         changes=True,
-    )
+    )  # fmt: skip
     keyframes: bool = setting(
         False, "Only keyframes of the video become samples; rate overrides it", option="", changes=True
     )
@@ -130,11 +93,9 @@ class Settings(Model):
         None, "model: with rate, take the first frame that the model processed, if an interval has one"
     )
     require: tuple[str, ...] = setting(
-        (),
-        "Drop samples without these sensors; model: without a result of the model",
-        option="radar.cube,...",
+        (), "Drop samples without these sensors; model: without a result of the model", option="radar.cube,...",
         changes=True,
-    )
+    )  # fmt: skip
 
     sensors: tuple[str, ...] = setting((), "Sensors to read; all if empty", option="camera,...")
     tolerance: Seconds = setting(0.1, "Largest time difference of a sensor's message to the frame, s", option="S")
@@ -167,14 +128,12 @@ class Settings(Model):
         None, "Scale wider pictures down to this width, pixels", ge=16, le=65535, option="W"
     )
     picture_hook: str | None = setting(
-        None,
-        "Function that changes each picture before it is encoded: module:function",
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
-        examples=["privacy:blur"],
-    )
+        None, "Function that changes each picture before it is encoded: module:function",
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", examples=["privacy:blur"],
+    )  # fmt: skip
 
     min_score: float = setting(0.0, "Lowest score of a box that becomes an annotation", ge=0, le=1)
-    label_map: Annotated[dict[str, str], BeforeValidator(names_of_text)] = setting(
+    label_map: Annotated[dict[str, str], BeforeValidator(values.names_of_text)] = setting(
         dict, "New names of labels, such as car=vehicle; an empty name drops a label", examples=["car=vehicle,tree="]
     )
     masks: bool = setting(True, "Write the masks of the model")
@@ -187,7 +146,7 @@ class Settings(Model):
     layout: Literal["zip", "directory"] = setting(
         "zip", "One ZIP, or the same members as files", verbs=(CONVERT, CAPTURE), option=""
     )
-    split: Annotated[dict[str, Share], BeforeValidator(shares_of_text)] = group_setting(
+    split: Annotated[dict[str, values.Share], BeforeValidator(values.shares_of_text)] = group_setting(
         dict, "Share of each group, such as train=0.8,val=0.2", examples=[SHARES], option=SHARES
     )
     split_block: float = group_setting(10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400)
@@ -200,23 +159,17 @@ class Settings(Model):
         verbs=(CONVERT, CAPTURE, GROUP),
         option="",
     )
-    group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = group_setting(
-        dict,
-        "Group of sequences by name, such as test=night*; split assigns only the others",
-        examples=["test=night*"],
-        option="NAME=GLOB",
-        repeated=True,
-    )
+    group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(values.globs_of_text)] = group_setting(
+        dict, "Group of sequences by name, such as test=night*; split assigns only the others",
+        examples=["test=night*"], option="NAME=GLOB", repeated=True,
+    )  # fmt: skip
     jobs: int = setting(
-        0,
-        "Number of threads that decode and encode; 0: one per processor",
-        verbs=(CONVERT, CAPTURE),
-        option="N",
-        ge=0,
-        le=256,
-        exclude=True,  # not part of the stored configuration: any number of threads writes the same dataset
+        0, "Number of threads that decode and encode; 0: one per processor", verbs=(CONVERT, CAPTURE), option="N",
+        ge=0, le=256, exclude=True,  # not part of the stored configuration: any number writes the same dataset
+    )  # fmt: skip
+    limits: Annotated[Limits, BeforeValidator(values.no_switches)] = setting(
+        Limits, "Limits on the size of data that is read"
     )
-    limits: Annotated[Limits, BeforeValidator(no_switches)] = setting(Limits, "Limits on the size of data that is read")
 
     @field_validator("schema_version", mode="before")
     @classmethod
@@ -342,9 +295,9 @@ class Settings(Model):
         Returns:
             Begin, inclusive, and end, exclusive, ns since the epoch.
         """
-        ends = (self.start, -FOREVER), (self.end, FOREVER)
+        utc, ends = values.utc_nanoseconds, ((self.start, -FOREVER), (self.end, FOREVER))
         begin, end = (
-            forever if at is None else utc_nanoseconds(at) if isinstance(at, str) else first + nanoseconds(at)
+            forever if at is None else utc(at) if isinstance(at, str) else first + values.nanoseconds(at)
             for at, forever in ends
         )
         return begin, end
@@ -400,7 +353,7 @@ class Settings(Model):
         """
         own: StreamSettings = self.own_rig.sensors.get(sensor) or self.streams.get(sensor, UNSET_STREAM)
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
-        return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse and not self.no_reuse
+        return values.nanoseconds(tolerance), values.nanoseconds(own.offset), own.reuse and not self.no_reuse
 
 
 def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -416,7 +369,7 @@ def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 class LiveSettings(Model):
     """Settings of a capture, also `Settings`."""
 
-    out: Place = setting("datasets", "Folder for the datasets")
+    out: values.Place = setting("datasets", "Folder for the datasets")
     host: str | None = setting(None, "First part of the names of sequences; the name of this machine if unset")
     sequence: str | None = setting(None, "Name of the first dataset; host and start in UTC if unset")
     autostart: bool = setting(True, "Start recording when the node starts, instead of on command")
@@ -450,11 +403,11 @@ class LiveSettings(Model):
 class ReplaySettings(Model):
     """Settings of a conversion as a ROS node, also `Settings`."""
 
-    recordings: tuple[Place, ...] = setting(
+    recordings: tuple[values.Place, ...] = setting(
         (), "MCAP files, rosbag2 folders, or folders of these; each becomes a sequence"
     )
     join: bool = setting(False, "All files are parts of one recording")
-    out: Place = setting("datasets", "Folder for the dataset")
+    out: values.Place = setting("datasets", "Folder for the dataset")
     name: str | None = setting(None, "Name of the dataset; that of the recording if unset")
     overwrite: bool = setting(False, "Replace an existing dataset")
 
@@ -462,7 +415,7 @@ class ReplaySettings(Model):
 class PlayerSettings(Model):
     """Settings of a player."""
 
-    recording: Place | None = play_setting(None, "MCAP file or dataset to play")
+    recording: values.Place | None = play_setting(None, "MCAP file or dataset to play")
     rate: float = play_setting(1.0, "Seconds of the recording played in a second", option="R", ge=0.01, le=100.0)
     loop: bool = play_setting(False, "Begin again at the end, at once and without end", option="")
     clock: bool = play_setting(

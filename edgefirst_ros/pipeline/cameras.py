@@ -39,10 +39,8 @@ class MessageOrder:
         self._numbered = numbered
         self.messages = 0
         """Messages so far."""
-        self._last: tuple[int, int, int] | None = None
-        """File, sequence number and stamp of the last one."""
-        self._steps: deque[int] = deque(maxlen=USUAL)
-        """Latest steps of the stamps, ns."""
+        self._last: tuple[int, int, int] | None = None  # file, sequence number and stamp of the last one
+        self._steps: deque[int] = deque(maxlen=USUAL)  # latest steps of the stamps, ns
 
     def add(self, message: Message, stamp: int) -> tuple[int, bool]:
         """Return the number of the next message, and whether a message before it is missing.
@@ -102,8 +100,7 @@ class OtherCamera:
         self._source = PictureSource(picture_options(settings))
         self._waiting: dict[int, SensorMessage] = {}
         """Clean messages whose pictures were neither taken nor skipped, by number."""
-        self._newest: SensorMessage | None = None
-        """The last message whose picture was returned."""
+        self._newest: SensorMessage | None = None  # the last message whose picture was returned
 
     # ---- in the thread that pushes -------------------------------------------------------
     def judge(

@@ -100,18 +100,15 @@ class CaptureState(Enum):
 class _Requested:
     """A dataset that is requested and cannot begin yet."""
 
-    since: int
-    """Time of the start command, ns."""
+    since: int  # time of the start command, ns
 
 
 @dataclass(slots=True)
 class _Full:
     """The disk is full: a dataset begins once space is free."""
 
-    needed: int
-    """Bytes that must be free."""
-    paused: bool
-    """True while no dataset may begin: it was full during a pause."""
+    needed: int  # bytes that must be free
+    paused: bool  # True while no dataset may begin: it was full during a pause
 
 
 TICK = 0.05
@@ -150,10 +147,8 @@ class Capture:
         self._host = safe_name(live.host or host)
         self._on_event, self._on_fault = on_event, on_fault or on_event
         self._namespace = namespace
-        self._sequence = live.sequence or None
-        """Name of the next dataset; None: by host and time."""
-        self._known = Calibration()
-        """Calibration and labels received so far."""
+        self._sequence = live.sequence or None  # name of the next dataset; None: by host and time
+        self._known = Calibration()  # calibration and labels received so far
         self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
         self._clock = LiveClock(roles)
         self._current: _Requested | CaptureDataset | _Full | None = None
@@ -167,8 +162,7 @@ class Capture:
         if settings.start is not None or settings.end is not None:
             on_event("start and end are for recordings, a capture does not look at them")
         self._queue: queue.SimpleQueue[Arrival | tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._waiting: Counter[str] = Counter()
-        """Queued messages by topic, changed under the lock."""
+        self._waiting: Counter[str] = Counter()  # queued messages by topic, changed under the lock
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._thread.start()

@@ -90,7 +90,9 @@ class CaptureSession:
         Raises UsageError if datasets cannot be uploaded as the settings ask.
         """
         self._results = Results()
-        self._uploader = _uploader(settings, live, log, self._results)
+        if live.upload and settings.layout != "zip":
+            raise UsageError(f"upload: only datasets with layout zip are uploaded, and layout is {settings.layout}")
+        self._uploader = Uploader(live, log, self._results.unreported) if live.upload else None
         self.settings = settings
         self.live = live
         self._transport = JoiningTransport(transport, live.topics or ())
@@ -264,15 +266,6 @@ class CaptureSession:
         if self._uploader is not None:
             facts["upload"] = self._uploader.status()
         return facts
-
-
-def _uploader(settings: Settings, live: LiveSettings, log: Log, results: Results) -> Uploader | None:
-    """Return the uploader, None without `upload`. Raises UsageError if datasets cannot be uploaded."""
-    if not live.upload:
-        return None
-    if settings.layout != "zip":
-        raise UsageError(f"upload: only datasets with layout zip are uploaded, and layout is {settings.layout}")
-    return Uploader(live, log, results.unreported)
 
 
 def _answered(text: str) -> Future[str]:

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.summary import DatasetSummary
 
 
-_GONE = (errno.ESTALE, errno.ENOENT, errno.ENOTCONN)
-"""Errors of a disk that is not there any more."""
+_GONE = (errno.ESTALE, errno.ENOENT, errno.ENOTCONN)  # errors of a disk that is not there any more
 
 
 class Stopwatch:
@@ -334,20 +333,16 @@ class _Run:
     stack: ExitStack = field(default_factory=ExitStack)
     _watch: Stopwatch = field(default_factory=Stopwatch)
     _writer: DatasetWriter | None = None
-    _sources: int = 0
-    """Files of the recordings that were converted."""
-    _earlier: Any = None
-    """Sources of the interrupted conversion that is continued."""
+    _sources: int = 0  # files of the recordings that were converted
+    _earlier: Any = None  # sources of the interrupted conversion that is continued
     _skews: dict[str, Skews] = field(default_factory=dict)
     _closest: dict[str, int] = field(default_factory=dict)
     """{companion sensor: least distance of a message from a frame without one, ns}."""
     _loss: bool = False
     _duration: float = 0.0
     _refused: StorageError | None = None
-    _misused: UsageError | None = None
-    """The first recording that the settings do not fit."""
-    _labels: set[str] | None = None
-    """Labels of the models of all recordings; None without a model."""
+    _misused: UsageError | None = None  # the first recording that the settings do not fit
+    _labels: set[str] | None = None  # labels of the models of all recordings; None without a model
 
     def __post_init__(self) -> None:
         self._alone = len(self._plan) == 1

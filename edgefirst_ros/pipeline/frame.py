@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -95,10 +94,6 @@ class Frame:
         """Return the messages of a camera near the frame, the nearest first."""
         near = self.companions.get(camera)
         return [] if near is None else [near, *self.others.get(camera, ())]
-
-    def make_overdue(self) -> Frame:
-        """Return the frame without its messages, as one that is dropped as overdue."""
-        return Frame(self.unit, self.stamp, self.segment, since=-math.inf)
 
     @property
     def results(self) -> list[SensorMessage]:

@@ -127,8 +127,7 @@ class _Anchor:
 
     unit: AccessUnit
     segment: int
-    join: Joint
-    """Key by which the model result is looked up."""
+    join: Joint  # key by which the model result is looked up
     own: SensorMessage | None
 
 
@@ -159,8 +158,7 @@ class FrameBuilder:
         self._farthest = nanoseconds(settings.lookahead)
         """ns from a frame up to which its nearest message counts as outside the tolerance."""
         self._lookahead = self._farthest + facts.base.spread
-        self._sensors: dict[str, list[str]] = {}
-        """Topic -> the companion sensors it serves."""
+        self._sensors: dict[str, list[str]] = {}  # topic -> the companion sensors it serves
         roles, tolerance, streams = facts.roles, nanoseconds(settings.tolerance), {}
         for sensor, topic in roles.companions.items():
             if topic != roles.reference:
@@ -169,6 +167,7 @@ class FrameBuilder:
         if roles.boxes3d is not None:
             streams[BOXES3D] = Stream(tolerance)
         self._aligner: Aligner[_Anchor, SensorMessage] = Aligner(streams, self._lookahead)
+        self.closest = self._aligner.closest
         self._results = ModelResults(tolerance, self._lookahead)
         max_gap = nanoseconds(settings.max_gap)
         self._navigation = Navigation(max_gap)
@@ -344,11 +343,6 @@ class FrameBuilder:
         if now is not None and now - self._swept > SWEEP:
             self._swept = now
             self._forget(now)
-
-    @property
-    def closest(self) -> Mapping[str, int]:
-        """{companion sensor: least distance of a message from a frame without one, ns}."""
-        return self._aligner.closest
 
     @property
     def is_through(self) -> bool:

@@ -67,8 +67,7 @@ class Recent:
         self._fixes: deque[Arrival] = deque()  # positions and attitudes: needed for longer, and small
         self._entries: deque[int] = deque()
         self._parse = open_parser(roles.schema) if roles.camera else None
-        self._depends = roles.camera
-        """True if pictures may need the messages before them, as the newest one says."""
+        self._depends = roles.camera  # True if pictures may need the messages before them, as the newest one says
         self.hold: int | None = None
         """Arrival from which on messages stay at any age; ns."""
         self.spread = UNKNOWN_SPREAD

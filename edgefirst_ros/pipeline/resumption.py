@@ -21,8 +21,7 @@ from edgefirst_ros.sources.source import open_recording, sha256
 if TYPE_CHECKING:  # loaded only with an unfinished dataset, which most conversions do not find
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
-_LONGEST = 300
-"""Most characters of why a recording is dropped."""
+_LONGEST = 300  # most characters of why a recording is dropped
 
 
 class Planned(NamedTuple):

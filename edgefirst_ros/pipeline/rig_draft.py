@@ -27,8 +27,7 @@ from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, MASK
 BASES = ("base_link", "base_footprint")
 """Usual frames of a vehicle, the preferred one first."""
 FRONT = "front"
-_PLAIN = re.compile(r"[/\w.~-]+")
-"""Names that YAML reads as text without quotes."""
+_PLAIN = re.compile(r"[/\w.~-]+")  # names that YAML reads as text without quotes
 _WORD = re.compile(r"[a-z0-9]+")
 
 
@@ -38,11 +37,9 @@ class _Found:
 
     topic: str
     schema: str
-    size: int
-    """Bytes of the first message."""
+    size: int  # bytes of the first message
     messages: int = 0
-    seconds: float = 0.0
-    """Time in which they were recorded, summed over the recordings."""
+    seconds: float = 0.0  # time in which they were recorded, summed over the recordings
     frame_id: str = ""
     camera: CameraFacts | None = None
 
@@ -68,11 +65,9 @@ class _Draft:
 
     topics: dict[str, _Found] = field(default_factory=dict)
     radars: set[str] = field(default_factory=set)
-    static: list[tuple[str, str]] = field(default_factory=list)
-    """(parent, child) of the static transforms."""
+    static: list[tuple[str, str]] = field(default_factory=list)  # (parent, child) of the static transforms
     lines: list[_Line] = field(default_factory=list)
-    left: list[_Line] = field(default_factory=list)
-    """Lines of topics that are not used."""
+    left: list[_Line] = field(default_factory=list)  # lines of topics that are not used
 
     def read(self, given: RecordingInput, report: Progress) -> None:
         wanted = {*USABLE, CAMERA_INFO, MASK, *KNOWN_TOPICS["model/info"]}

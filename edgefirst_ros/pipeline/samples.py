@@ -230,7 +230,7 @@ class SampleBuilder:
         if not self._choosing.backlog:
             self._pace.move()
         elif self._pace.is_stuck and isinstance(item, Frame):
-            item = item.make_overdue()
+            item = Frame(item.unit, item.stamp, item.segment, since=-math.inf)  # overdue, and without its messages
         elif self._pace.is_stuck and isinstance(item, AccessUnit) and not _depends(item):
             item.leave_out()
         elif self._pace.is_stuck and isinstance(item, CameraMessage):

@@ -27,8 +27,7 @@ class _Tracks:
 
     fixes: FixTrack
     attitudes: ValueTrack[Quaternion]
-    newest: int = 0
-    """Stamp of the last message, ns."""
+    newest: int = 0  # stamp of the last message, ns
 
 
 class Navigation:
@@ -116,10 +115,8 @@ class Poses:
         self._statics = statics
         self._parents: dict[str, str] = {}
         self._tracks: dict[int, dict[Edge, ValueTrack[EgoPose]]] = {}
-        self._newest: dict[int, int] = {}
-        """Stamp of the newest message of each segment, ns."""
-        self._edge: Edge | None = None
-        """Frames of the first message with a pose."""
+        self._newest: dict[int, int] = {}  # stamp of the newest message of each segment, ns
+        self._edge: Edge | None = None  # frames of the first message with a pose
         self._chain: list[tuple[Edge | EgoPose, bool]] | None = None
         """Transforms that move, or constant ones, and whether each is inverted; None while no chain is known."""
         self.source: tuple[str, str | None] | None = None

@@ -290,10 +290,10 @@ def check_size(width: int, height: int, limits: Limits) -> None:
         raise MessageError(CANNOT_BE_STORED, f"{width} x {height} pixels, {most}")
 
 
-def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError if a sensor_msgs/Image has no picture.
+def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int, int]:
+    """Return libav's pixel format of a sensor_msgs/Image, bytes of a line without padding, and number of lines.
 
-    Its encoding is unknown, the picture too large or the data shorter than announced.
+    Raises MessageError if its encoding is unknown, the picture too large or the data shorter than announced.
     """
     encoding, width, height, step = message.encoding, message.width, message.height, message.step
     if encoding not in RAW_FORMATS:
@@ -308,6 +308,7 @@ def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
     if step < width * pixel or len(data) < rows * step:
         found = f"image data of {len(data)} bytes, step {step}"
         raise MessageError(CANNOT_BE_STORED, f"{found}, for {width} x {height} {encoding}")
+    return form, width * pixel, rows
 
 
 def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
@@ -317,13 +318,9 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     """
     import av
 
-    check_raw(message, limits)
-    width, height, step = message.width, message.height, message.step
-    form, pixel = RAW_FORMATS[message.encoding]
-    rows = height * 3 // 2 if form == "nv12" else height
-    data = np.frombuffer(message.data.view(), np.uint8)
-    lines = data[: rows * step].reshape(rows, step)[:, : width * pixel]
-    frame = av.VideoFrame(width, height, form)
+    (form, length, rows), step = check_raw(message, limits), message.step
+    lines = np.frombuffer(message.data.view(), np.uint8)[: rows * step].reshape(rows, step)[:, :length]
+    frame = av.VideoFrame(message.width, message.height, form)
     if form == "gray":
         frame.color_range = JPEG_RANGE  # a sensor's numbers have the full range
     first = 0

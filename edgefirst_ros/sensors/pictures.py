@@ -216,8 +216,7 @@ class PictureSource:
 
     def __init__(self, options: PictureOptions) -> None:
         self._options = options
-        self._depends: bool | None = None
-        """True of video; None before the first message."""
+        self._depends: bool | None = None  # True of video; None before the first message
         self._codecs: list[str] = []
         self._trackers: list[Tracker] = []
         self._readers: list[VideoReader | GopReader] = []

@@ -32,8 +32,7 @@ OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
 class _Bag(RecordedFile):
     """One file of a recording."""
 
-    whole = 0
-    """Messages before the first that cannot be read."""
+    whole = 0  # messages before the first that cannot be read
 
 
 class BagRecording(FileRecording):

@@ -241,17 +241,14 @@ class LiveSource:
         self._parts: dict[str, str] = {}  # topic -> the name under which it is delivered
         self._offered: dict[str, str] | None = None
         """The topics at the last refresh; None if the roles have changed since."""
-        self._late: dict[str, str | None] = {}
-        """{field of Roles: topic that came late and would get it}."""
+        self._late: dict[str, str | None] = {}  # {field of Roles: topic that came late and would get it}
         self._settling = Settling()
         self._foreign = Settling()  # topics of a camera that may still come
         self.states: dict[str, TopicState] = {}
         self.unused: dict[str, str] = {}
         """{topic that could have been meant: why it is not recorded}."""
-        self._began: float | None = None
-        """Time of the first refresh, s."""
-        self._noted: set[str] = set()
-        """Unused topics, and keys without a topic, that were logged."""
+        self._began: float | None = None  # time of the first refresh, s
+        self._noted: set[str] = set()  # unused topics, and keys without a topic, that were logged
         self._expect(transport.look({}).topics)
 
     def _expect(self, topics: Mapping[str, str]) -> None:
@@ -427,8 +424,7 @@ class JoiningTransport(Transport):
         """`chosen`: names, or regular expressions that fit the whole of them, with or without slash; empty: all."""
         self._transport = transport
         self._chosen = re.compile("|".join(f"(?:/?{topic.removeprefix('/')})" for topic in chosen) or ".*")
-        self._names: dict[str, str] = {}
-        """Topics of tiles -> their names in the system."""
+        self._names: dict[str, str] = {}  # topics of tiles -> their names in the system
         self._parts: dict[str, TopicState] = {}
         self._joiners: dict[str, TileJoiner] = {}
         self._lock = threading.Lock()

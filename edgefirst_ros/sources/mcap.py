@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _BLOCK = 1 << 20
-_WAITING = 16
-"""Most blocks that are read and not yet hashed."""
-_LONG = 1 << 16
-"""Bytes of a read that are hashed as they are returned; shorter ones are read again, many at once."""
+_WAITING = 16  # most blocks that are read and not yet hashed
+_LONG = 1 << 16  # bytes of a read that are hashed as they are returned; shorter ones are read again, many at once
 
 
 class HashedFile(io.BufferedReader):
@@ -44,8 +42,7 @@ class HashedFile(io.BufferedReader):
     def __init__(self, raw: io.FileIO) -> None:
         super().__init__(raw, _LONG)
         self._digest = hashlib.sha256()
-        self._hashed = 0
-        """Bytes that were handed to the thread."""
+        self._hashed = 0  # bytes that were handed to the thread
         self._blocks: Queue[Buffer] = Queue(_WAITING)
         self._thread = threading.Thread(target=self._work, name="hash", daemon=True)
         self._thread.start()

@@ -72,13 +72,9 @@ class Repeats:
 
     def __init__(self) -> None:
         self._file = 0
-        self._here = array("q")
-        """Keys of the messages of this file."""
-        self._earlier = np.empty(0, np.int64)
-        """Sorted keys of the messages of the files before it."""
-        self._newest = -1
-        self._newest_earlier = -1
-        """Latest `log_time` of this file, and of those before it, ns."""
+        self._here = array("q")  # keys of the messages of this file
+        self._earlier = np.empty(0, np.int64)  # sorted keys of the messages of the files before it
+        self._newest = self._newest_earlier = -1  # latest `log_time` of this file, and of those before it, ns
 
     def find(self, message: Message) -> int | None:
         """Note the next message; return its key if an earlier file has it, else None."""

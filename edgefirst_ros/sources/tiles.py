@@ -33,12 +33,10 @@ def whole_of(topic: str, schema: str) -> tuple[str, int] | None:
 class _Pending:
     """A stamp with missing tiles."""
 
-    place: int
-    """Its place in the order of stamps."""
+    place: int  # its place in the order of stamps
     first: Message
     tiles: list[bytes | None]
-    missing: list[tuple[int, int]]
-    """Losses before each tile that came: known, and estimated."""
+    missing: list[tuple[int, int]]  # losses before each tile that came: known, and estimated
 
 
 class Joined(NamedTuple):
@@ -63,13 +61,11 @@ class TileJoiner:
         self._pending: dict[int, _Pending] = {}
         self._joined_stamps: deque[int] = deque(maxlen=MOST_WAITING)
         self._places = 0
-        self._reached = [-1] * len(TILES)
-        """Place of the newest stamp of each tile."""
+        self._reached = [-1] * len(TILES)  # place of the newest stamp of each tile
         self._last: list[tuple[int, int] | None] = [None] * len(TILES)
         """File and number of the last message of each tile."""
         self._number = -1
-        self._stamps = [0] * len(TILES)
-        """Stamp of the last message of each tile, ns."""
+        self._stamps = [0] * len(TILES)  # stamp of the last message of each tile, ns
 
     def add(self, message: Message, tile: int, guessed: int = 0) -> Iterator[Joined]:
         """Take the next message of a tile; yield the joined ones that are complete, or can be no more.

@@ -54,23 +54,19 @@ class Cameras:
         """`reference`: the topic of the pictures that become samples."""
         schema = topics[reference]
         self.own = namespace_of(reference, schema)
-        pictures = {
-            t: namespace_of(t, s)
-            for t, s in topics.items()
-            if s in CAMERA_TYPES and known_name(t, s) in (None, *CAMERA_NAMES)
-        }
+        known = {t: known_name(t, s) for t, s in topics.items() if s in CAMERA_TYPES}
+        pictures = {t: namespace_of(t, topics[t]) for t, name in known.items() if name in (None, *CAMERA_NAMES)}
         self.others = {t: space for t, space in sorted(pictures.items()) if space != self.own}
         """{topic of another camera: its namespace}."""
         counted = CAMERA_NAMES if known_name(reference, schema) is not None else (None, *CAMERA_NAMES)
-        spaces = {space for t, space in pictures.items() if known_name(t, topics[t]) in counted}
+        spaces = {space for t, space in pictures.items() if known[t] in counted}
         self.several = len({*spaces, self.own}) > 1
         """True if a topic that has no camera's prefix may be of any of them."""
 
     def is_own(self, space: str) -> bool:
         """True if a namespace is that of the reference, or holds it and no other camera."""
-        return space == self.own or (
-            _holds(space, self.own) and not any(map(partial(_holds, space), self.others.values()))
-        )
+        holds = partial(_holds, space)
+        return space == self.own or (holds(self.own) and not any(map(holds, self.others.values())))
 
     def is_foreign(self, space: str) -> bool:
         """True if a namespace is neither the reference's nor that of a camera that exists, and not the root."""
@@ -173,14 +169,12 @@ class Roles:
 @dataclass(slots=True)
 class _Finder:
     topics: Mapping[str, str]
-    live: bool = False
-    """True if a topic that is named in the settings may still come."""
+    live: bool = False  # True if a topic that is named in the settings may still come
     notes: list[str] = field(default_factory=list)
     preferred: list[str] = field(default_factory=list)
     """Notes of topics that are preferred to others, which is not a guess."""
     prefix: str | None = None
-    cameras: Cameras | None = None
-    """None where the reference is not a camera."""
+    cameras: Cameras | None = None  # None where the reference is not a camera
     given: dict[str, str] = field(default_factory=dict)
     """Topics that the rig assigns to a sensor, or excludes, and their keys: no other role uses them."""
 
@@ -196,10 +190,8 @@ class _Finder:
         if is_glob(name):
             found = sorted(t for t in self.topics if fnmatchcase(t, name) or fnmatchcase(t.removeprefix("/"), name))
             if len(found) != 1 and not (self.live and not found):
-                what = f"matches {', '.join(found[:FEW])}" if found else "matches no topic"
-                raise UsageError(
-                    f"rig: {where}: {name!r} {what}; expected exactly one; there are {nearest_first(name, self.topics)}"
-                )
+                what, known = ", ".join(found[:FEW]) or "no topic", nearest_first(name, self.topics)
+                raise UsageError(f"rig: {where}: {name!r} matches {what}; expected exactly one; there are {known}")
             topic = found[0] if found else None
         else:
             topic = _named(name, self.topics)
@@ -211,10 +203,9 @@ class _Finder:
             return None
         if self.topics[topic] not in types:
             fitting = sorted(t for t, schema in self.topics.items() if schema in types)
-            raise UsageError(
-                f"rig: {where}: {topic} is {self.topics[topic]}, expected {' or '.join(types)}; "
-                f"there are {nearest_first(name, fitting) if fitting else 'no such topics'}"
-            )
+            known = nearest_first(name, fitting) if fitting else "no such topics"
+            what = f"{topic} is {self.topics[topic]}, expected {' or '.join(types)}"
+            raise UsageError(f"rig: {where}: {what}; there are {known}")
         owner = self.given.setdefault(topic, where)
         if owner not in ("", where):
             raise UsageError(f"rig: {where}: {topic} is the topic of {owner}; expected one of its own")
@@ -334,9 +325,8 @@ class _Finder:
         if own.tf is not None:
             topic = self.one("tf")
             if topic is None and not self.live:
-                self.notes.append(
-                    f"pose: the rig names {own.tf[0]} and {own.tf[1]} of /tf, but the recording has no topic /tf"
-                )
+                frames = " and ".join(own.tf)
+                self.notes.append(f"pose: the rig names {frames} of /tf, but the recording has no topic /tf")
             return topic
         if own.topic is not None:
             return self.named("pose", streams.ROLES["pose"], settings)
@@ -386,9 +376,8 @@ class _Finder:
         for schema in CAMERA_TYPES:
             found = self.unknown(schema)
             if len(found) > 1:
-                raise UsageError(
-                    f"several topics could be the camera: {', '.join(found)}; {SET_REFERENCE} to one of them"
-                )
+                every = ", ".join(found)
+                raise UsageError(f"several topics could be the camera: {every}; {SET_REFERENCE} to one of them")
             if found:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
@@ -430,23 +419,19 @@ def choose_topics(
     if in_rig_topic(CAMERA) and settings.reference_topic is None:
         named = finder.named(CAMERA, CAMERA_TYPES, settings)
         if named is None:
-            raise UsageError(
-                f"rig: {CAMERA}: {in_rig[CAMERA].topic} {_absence(str(in_rig[CAMERA].topic), topics, live=live)}; "
-                f"there are {nearest_first(str(in_rig[CAMERA].topic), topics)}"
-            )
+            wanted = str(in_rig[CAMERA].topic)
+            absent = _absence(wanted, topics, live=live)
+            raise UsageError(f"rig: {CAMERA}: {wanted} {absent}; there are {nearest_first(wanted, topics)}")
         reference = named
     elif settings.reference_topic is None:
         reference = finder.camera()
     else:
         named = _named(settings.reference_topic, topics)
         if named is None:
-            alike = finder.known(settings.reference_topic.removeprefix("/"))
-            absent = _absence(settings.reference_topic, topics, live=live)
-            found = f"could be {' or '.join(alike)}" if alike else absent
-            raise UsageError(
-                f"reference topic {settings.reference_topic!r} {found}; "
-                f"there are {nearest_first(settings.reference_topic, topics)}"
-            )
+            wanted = settings.reference_topic
+            alike = finder.known(wanted.removeprefix("/"))
+            found = f"could be {' or '.join(alike)}" if alike else _absence(wanted, topics, live=live)
+            raise UsageError(f"reference topic {wanted!r} {found}; there are {nearest_first(wanted, topics)}")
         reference = named
     name = known_name(reference, topics[reference])
     if name is not None:
@@ -583,17 +568,14 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     }
     statics |= {topic for of in infos.values() for topic in of.among}
     return replace(
-        roles,
-        companions=companions,
+        roles, companions=companions, statics=frozenset(statics), infos=roles.infos | infos,
         gps=roles.gps or _expected(settings.sensor("gps").topic or "gps"),
         imu=roles.imu or _expected(settings.sensor("imu").topic or "imu"),
         pose=roles.pose or (_expected(pose) if pose is not None else None),
         model=roles.model or (_expected(model.topic) if model.topic is not None else own["model/output"]),
         masks=roles.masks or (own["model/mask"] if masked else None),
         boxes3d=roles.boxes3d or (boxes3d if roles.reference != boxes3d else None),
-        statics=frozenset(statics),
-        infos=roles.infos | infos,
-    )
+    )  # fmt: skip
 
 
 def _expect_info(found: Infos | None, topic: str, named: str | None) -> Infos:

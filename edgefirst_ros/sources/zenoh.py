@@ -53,8 +53,7 @@ class ZenohTransport(Transport):
         self._lock = threading.Lock()
         self._intake: Intake | None = None
         self._candidates: dict[str, list[Any]] = {}
-        self._listened: dict[str, tuple[str, Any]] = {}
-        """{key in use: its plain name and subscription}."""
+        self._listened: dict[str, tuple[str, Any]] = {}  # {key in use: its plain name and subscription}
         self._doubled: list[Lane] = []  # two subscriptions bring them, until the next look
         self._settled: list[tuple[float, Lane]] = []  # with the time when the others ended
         direct = partial(self._zenoh.handlers.Callback, indirect=False)

@@ -224,8 +224,7 @@ class RunningClock:
 
     def __init__(self) -> None:
         self.now = 0
-        self._ahead = 0
-        """Time counted by stamps that a step of `log_time` will count again, at most a second, ns."""
+        self._ahead = 0  # time counted by stamps that a step of `log_time` will count again, at most a second, ns
         self._last: int | None = None
         self._stamp: int | None = None
 

@@ -86,12 +86,9 @@ def find_offset(first: Motion, second: Motion, what: str) -> Offset:
     independent = fit.share * len(rate) * (1 - memory) / (1 + memory)
     uncertainty = float(np.sqrt((1 - fit.square) / (-bend * independent))) if bend < 0 and independent > 0 else None
     known = Offset(
-        None,
-        best=round(sign * found, 4),
-        uncertainty=None if uncertainty is None else round(uncertainty, 4),
-        confidence=round(float(np.sqrt(max(0.0, fit.square))), 3),
-        compared=round(float((ta[-1] - ta[0]) * fit.share), 1),
-    )
+        None, "", round(sign * found, 4), None if uncertainty is None else round(uncertainty, 4),
+        round(float(np.sqrt(max(0.0, fit.square))), 3), round(float((ta[-1] - ta[0]) * fit.share), 1),
+    )  # fmt: skip
     gain = float(np.linalg.norm(fit.factors)) ** (-1.0 if swap else 1.0) if np.any(fit.factors) else 0.0
     if fit.square < LEAST**2:
         why = f"the two do not show one motion: correlation {known.confidence:.2f}"

@@ -8,6 +8,8 @@ import zstandard
 from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, foxglove_msgs, geometry_msgs, sensor_msgs, std_msgs
 from numpy.typing import NDArray
 
+from edgefirst_ros import streams
+from edgefirst_ros.messages import KNOWN_TOPICS
 from edgefirst_ros.synthetic.picture import class_picture, outline, silhouette
 from edgefirst_ros.synthetic.ranging import Radar
 from edgefirst_ros.synthetic.recipe import SECOND, Recipe
@@ -26,22 +28,9 @@ def schema_of(name: str, codec: str) -> str:
     """Message type of a topic of the recipe."""
     if name == "camera":
         if codec in ("h264", "h265"):
-            return "foxglove_msgs/msg/CompressedVideo"
-        return f"sensor_msgs/msg/{'CompressedImage' if codec in ('jpeg', 'png') else 'Image'}"
-    return {
-        "camera/info": "sensor_msgs/msg/CameraInfo",
-        "radar/cube": "edgefirst_msgs/msg/RadarCube",
-        "radar/info": "edgefirst_msgs/msg/RadarInfo",
-        "gps": "sensor_msgs/msg/NavSatFix",
-        "imu": "sensor_msgs/msg/Imu",
-        "model/info": "edgefirst_msgs/msg/ModelInfo",
-        "model/output": "edgefirst_msgs/msg/Model",
-        "model/boxes2d": "edgefirst_msgs/msg/Detect",
-        "model/mask": "edgefirst_msgs/msg/Mask",
-        "model/mask_compressed": "edgefirst_msgs/msg/Mask",
-        "fusion/boxes3d": "edgefirst_msgs/msg/Detect",
-        "tf_static": "geometry_msgs/msg/TransformStamped",
-    }.get(name, "sensor_msgs/msg/PointCloud2")
+            return streams.VIDEO
+        return streams.COMPRESSED_IMAGE if codec in ("jpeg", "png") else streams.IMAGE
+    return KNOWN_TOPICS[name][0]
 
 
 def camera(recipe: Recipe, unit: Unit, header: int) -> bytes:

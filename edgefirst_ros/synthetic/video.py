@@ -64,14 +64,10 @@ def _access_units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
     encoder = _encoder(recipe)
     once = recipe.parameter_sets_once or recipe.leading_packet
     for number, (index, data) in enumerate(_packets(recipe, painter, encoder)):
-        if once:
-            sets, others = split_parameter_sets(data, recipe.codec)
-            if number == 0 and recipe.leading_packet:
-                yield Unit(-1, sets)
-            whole = number == 0 and not recipe.leading_packet
-            yield Unit(index, data if whole else others)
-        else:
-            yield Unit(index, data)
+        sets, others = split_parameter_sets(data, recipe.codec) if once else (b"", data)
+        if number == 0 and recipe.leading_packet:
+            yield Unit(-1, sets)
+        yield Unit(index, data if number == 0 and not recipe.leading_packet else others)
 
 
 def _packets(recipe: Recipe, painter: Painter, encoder: VideoCodecContext) -> Iterator[tuple[int, bytes]]:
@@ -149,11 +145,8 @@ def _still(recipe: Recipe, painter: Painter, index: int) -> Unit:
     if recipe.codec in ("jpeg", "png"):
         from PIL import Image
 
-        buffer, image = io.BytesIO(), Image.fromarray(rgb)
-        if recipe.codec == "jpeg":
-            image.save(buffer, "JPEG", quality=90)
-        else:
-            image.save(buffer, "PNG", compress_level=1)
+        buffer = io.BytesIO()
+        Image.fromarray(rgb).save(buffer, recipe.codec, quality=90, compress_level=1)  # each has one of these
         return Unit(index, buffer.getvalue())
     if recipe.codec == "mono8":
         luma = np.rint(rgb @ np.array([0.299, 0.587, 0.114], dtype=np.float32)).astype(np.uint8)

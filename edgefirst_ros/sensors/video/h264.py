@@ -82,20 +82,12 @@ class H264Headers(HeaderReader):
         if idr:
             bits.golomb()
         return H264Slice(
-            keyframe=idr,
-            entry=idr or self._recovery,
-            closed=idr,
-            reference=bool(nal[0] & 0x60),
+            keyframe=idr, entry=idr or self._recovery, closed=idr, reference=bool(nal[0] & 0x60),
             leaves_traces=cavlc,  # libavcodec takes coefficients of a broken block over into the next one
-            sequence_set=values.nal,
-            recovery=self._recovery,
-            field=field,
-            frame_number=frame_number,
-            frame_number_bits=values.frame_number_bits,
-            gaps_allowed=values.gaps_allowed,
-            order=bits.read(values.order_bits) if values.order_bits else None,
-            order_bits=values.order_bits,
-        )
+            sequence_set=values.nal, recovery=self._recovery, field=field, frame_number=frame_number,
+            frame_number_bits=values.frame_number_bits, gaps_allowed=values.gaps_allowed,
+            order=bits.read(values.order_bits) if values.order_bits else None, order_bits=values.order_bits,
+        )  # fmt: skip
 
 
 class H264Tracker(Tracker):

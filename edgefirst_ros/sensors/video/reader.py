@@ -47,10 +47,8 @@ class _References(Enum):
     """State in the decoder of the pictures to which the next units refer."""
 
     INTACT = auto()
-    LEADING_LOST = auto()
-    """Only those of leading pictures of the last entry are lost; with the next entry it is INTACT."""
-    LOST = auto()
-    """Lost until the next entry, whose own picture needs no others; with that it is LEADING_LOST."""
+    LEADING_LOST = auto()  # only those of leading pictures of the last entry are lost; with the next entry it is INTACT
+    LOST = auto()  # lost until the next entry, whose own picture needs no others; with that it is LEADING_LOST
 
 
 class VideoReader:
@@ -247,11 +245,9 @@ def _weight(unit: AccessUnit) -> int:
 class _GopState(Enum):
     """State of the thread of a GOP."""
 
-    QUEUED = auto()
-    """Without a thread so far."""
+    QUEUED = auto()  # without a thread so far
     DECODING = auto()
-    STARVED = auto()
-    """Waiting for more access units."""
+    STARVED = auto()  # waiting for more access units
 
 
 @dataclass(slots=True)
@@ -261,12 +257,9 @@ class _Gop:
     Owns: all fields are read and changed under the lock of the `GopReader`.
     """
 
-    units: deque[AccessUnit] = field(default_factory=deque)
-    """Access units that its thread has not taken yet."""
-    taken_in: int = 0
-    """Number of its access units so far."""
-    held: int = 0
-    """Bytes of its pictures that are ready and not used."""
+    units: deque[AccessUnit] = field(default_factory=deque)  # access units that its thread has not taken yet
+    taken_in: int = 0  # number of its access units so far
+    held: int = 0  # bytes of its pictures that are ready and not used
     state: _GopState = _GopState.QUEUED
     complete: bool = False
     error: BaseException | None = None
@@ -301,12 +294,9 @@ class GopReader:
         self._threads = min(threads, MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads, "decode")
         lock = threading.Lock()
-        self._given = threading.Condition(lock)
-        """Wakes requests for a picture."""
-        self._pushed = threading.Condition(lock)
-        """Wakes threads that wait for units."""
-        self._taken = threading.Condition(lock)
-        """Wakes threads that wait for room."""
+        self._given = threading.Condition(lock)  # wakes requests for a picture
+        self._pushed = threading.Condition(lock)  # wakes threads that wait for units
+        self._taken = threading.Condition(lock)  # wakes threads that wait for room
         self._waiting = 0  # units that were pushed, and neither taken nor skipped
         self._last: _Gop | None = None
         self._open: AccessUnit | None = None  # an open entry, in no GOP so far
