@@ -126,7 +126,6 @@ class OtherCamera:
     # ---- in the thread that chooses ------------------------------------------------------
     @property
     def note(self) -> str:
-        """Note of the decoder to the user; empty without any."""
         return self._source.note
 
     def add(self, message: SensorMessage) -> None:
@@ -181,8 +180,7 @@ class OtherCamera:
         for number in numbers:
             self._source.skip(self._waiting.pop(number).content)
 
-    def close(self) -> None:
-        """End all threads; any thread may call it."""
+    def close(self) -> None:  # any thread may call it
         self._source.close()
 
 

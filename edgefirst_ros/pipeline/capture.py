@@ -50,7 +50,6 @@ class Results:
     """Names of datasets whose reports are still to come."""
 
     def fail(self, reason: str) -> None:
-        """Note a dataset that ended with an error."""
         self.failure = reason
         self.failures += 1
 
@@ -228,14 +227,11 @@ class Capture:
         with self._lock:
             queues = dict(self._waiting)
         facts: dict[str, Any] = {
-            "queue": self._queue.qsize(),
-            "queues": queues,
-            "finished": list(self.results.finished),
-            "failure": self.results.failure,
-            "state": self.state.value,
+            "queue": self._queue.qsize(), "queues": queues, "finished": list(self.results.finished),
+            "failure": self.results.failure, "state": self.state.value,
             "recording": isinstance(current, CaptureDataset) and not current.paused,
             "waiting": isinstance(current, _Requested),
-        }
+        }  # fmt: skip
         facts |= {"bytes_needed": current.needed} if isinstance(current, _Full) else {}
         return facts | (current.status() if isinstance(current, CaptureDataset) else {})
 

@@ -100,14 +100,9 @@ class CaptureDataset:
         """Return counts of topics and samples so far, ready for JSON."""
         output, writer, skews = self._output, self._writer, dict(self._output.skews)
         return {
-            "sequence": self.sequence,
-            "samples": writer.samples,
-            "committed": writer.committed,
-            "bytes": output.bytes,
-            "newest": output.newest,
-            "backlog": output.samples.backlog,
-            "standstill_s": round(output.samples.standstill, 3),
-            "flush_age_s": round(writer.flush_age, 3),
+            "sequence": self.sequence, "samples": writer.samples, "committed": writer.committed,
+            "bytes": output.bytes, "newest": output.newest, "backlog": output.samples.backlog,
+            "standstill_s": round(output.samples.standstill, 3), "flush_age_s": round(writer.flush_age, 3),
             "decoder": output.samples.note or self._decoder,
             "worst_skew_ns": {f"{streams.of_key(sensor).column}_skew": of.largest for sensor, of in skews.items()},
             "companions": {
@@ -120,7 +115,7 @@ class CaptureDataset:
             },
             "counts": self._counts.plain(),
             "time_base": output.facts.time_base,
-        }
+        }  # fmt: skip
 
     def push(self, arrival: Arrival) -> None:
         topic = arrival.message.topic

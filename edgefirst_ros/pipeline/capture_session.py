@@ -252,15 +252,11 @@ class CaptureSession:
             facts |= current.capture.status()
             facts["topics"] = {
                 topic: {
-                    "received": state.received,
-                    "lost": state.lost,
-                    "lost_by_stamps": state.guessed,
-                    "longest_gap_s": state.gap / 1e9,
-                    "reliable": state.reliable,
-                    "fault": state.fault,
+                    "received": state.received, "lost": state.lost, "lost_by_stamps": state.guessed,
+                    "longest_gap_s": state.gap / 1e9, "reliable": state.reliable, "fault": state.fault,
                 }
                 for topic, state in sorted(current.source.states.items())
-            }
+            }  # fmt: skip
             facts["not_recorded"] = dict(current.source.unused)
         facts["finished"] = list(self._results.finished)
         if self._uploader is not None:

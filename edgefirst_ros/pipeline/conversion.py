@@ -161,24 +161,14 @@ class Outcome:
             summary = self.summarize()
             tables = {"samples_with": dict(summary.whole.sensors), "skew_ms": summary.whole.skew}
             tables["by_sequence"] = summary.plain()
+        paths, groups = self.paths, {} if self.groups is None else self.groups.plain
         return {
-            "dataset": str(self.paths.container),
-            "annotations": str(self.paths.arrow),
-            "frames": str(self.paths.frames),
-            "finished": self.refused is None,
-            "samples": self.samples,
-            "exit_code": self.exit_code,
-            "loss": self.loss,
-            "time_bases": self.time_bases,
-            "counts": self.counts.plain(),
-            **tables,
-            "groups": {} if self.groups is None else self.groups.plain,
-            "notes": self.notes,
-            "duration_s": self.duration,
-            "seconds": self.seconds,
-            "seconds_by_step": dict(self.steps),
-            "cores": self.cores,
-        }
+            "dataset": str(paths.container), "annotations": str(paths.arrow), "frames": str(paths.frames),
+            "finished": self.refused is None, "samples": self.samples, "exit_code": self.exit_code, "loss": self.loss,
+            "time_bases": self.time_bases, "counts": self.counts.plain(), **tables, "groups": groups,
+            "notes": self.notes, "duration_s": self.duration, "seconds": self.seconds,
+            "seconds_by_step": dict(self.steps), "cores": self.cores,
+        }  # fmt: skip
 
     def text(self) -> Text:
         """Describe the outcome for people: sequences, topics, sensors, groups, notes.

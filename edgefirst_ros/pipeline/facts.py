@@ -87,7 +87,6 @@ class SequenceFacts:
         return {schema.REFERENCE: roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
     def described(self) -> dict[str, Any]:
-        """Metadata of the sequence."""
         cameras = (CAMERA, *sorted(self.roles.cameras.keys() - {CAMERA}))
         infos = {key: self.calibration.info_of(key) for key in cameras}
         for key, sizes in self.scalings.items():
@@ -148,7 +147,6 @@ class DatasetFacts:
         """Recordings that could not be converted: {"file", "size", "why"}."""
 
     def begin(self, facts: SequenceFacts) -> None:
-        """Begin the next sequence."""
         self._current = facts
         self._decodes = self._decodes or facts.roles.schema in (streams.VIDEO, streams.FFMPEG, streams.TILED)
 

@@ -87,7 +87,6 @@ class Frame:
 
     @property
     def number(self) -> int:
-        """Number of the frame in its sequence."""
         return self.unit.number
 
     def candidates(self, camera: str) -> list[tuple[int, SensorMessage]]:

@@ -167,16 +167,11 @@ class Health:
         dropped = counts.get("dropped", {})
         level, text = self._judge(state, rate, known, dropped, now)
         values = {
-            "rate, Hz": round(rate, 2),
-            "expected rate, Hz": round(known.expected, 2),
-            "received": state.received,
-            "lost": state.lost,
-            "queue": facts.get("queues", {}).get(state.delivered_as, 0),
-            "longest gap, s": round(state.gap / 1e9, 3),
-            "written": counts.get("written", 0),
-            "dropped": json.dumps(dropped),
-            "reliability": "reliable" if state.reliable else "best effort",
-        }
+            "rate, Hz": round(rate, 2), "expected rate, Hz": round(known.expected, 2), "received": state.received,
+            "lost": state.lost, "queue": facts.get("queues", {}).get(state.delivered_as, 0),
+            "longest gap, s": round(state.gap / 1e9, 3), "written": counts.get("written", 0),
+            "dropped": json.dumps(dropped), "reliability": "reliable" if state.reliable else "best effort",
+        }  # fmt: skip
         return Status(level, f"{self._node}: {state.name}", text, values)
 
     @staticmethod
@@ -231,21 +226,17 @@ class Health:
             if faults:
                 level, text = HealthLevel.WARN, "; ".join([text, *faults])
         values = {
-            "dataset": facts.get("sequence", ""),
-            "samples": facts.get("samples", 0),
-            "committed": facts.get("committed", 0),
-            "bytes": facts.get("bytes", 0),
-            "finished": len(facts.get("finished", [])),
-            "to be uploaded": facts.get("upload", {}).get("waiting", ""),
-            "queue": facts.get("queue", 0),
-            "decoder backlog": facts.get("backlog", 0),
+            "dataset": facts.get("sequence", ""), "samples": facts.get("samples", 0),
+            "committed": facts.get("committed", 0), "bytes": facts.get("bytes", 0),
+            "finished": len(facts.get("finished", [])), "to be uploaded": facts.get("upload", {}).get("waiting", ""),
+            "queue": facts.get("queue", 0), "decoder backlog": facts.get("backlog", 0),
             "decoder": facts.get("decoder", ""),
             "age of the newest sample, s": "" if (age := self._age(facts)) is None else age,
             "age of the last flush, s": facts.get("flush_age_s", ""),
             "worst skew, ms": json.dumps({k: v / 1e6 for k, v in facts.get("worst_skew_ns", {}).items()}),
             "disk left, bytes": _room(Path(out)),
             "clock": facts.get("time_base", {}).get("base", ""),
-        }
+        }  # fmt: skip
         return Status(level, f"{self._node}: dataset", text, values)
 
 

@@ -99,9 +99,8 @@ def finished(
     what = what or _other_sequences(known, plan, finished=True)
     what = what or _other_sources(sources, ({"sha256": sha256(path), **_file(path)} for path in recordings))
     if what:
-        raise DatasetError(
-            f"{paths.container} exists and is of another conversion: {what}; use --overwrite to replace it"
-        )
+        other = f"is of another conversion: {what}"
+        raise DatasetError(f"{paths.container} exists and {other}; use --overwrite to replace it")
     tidy(paths)
     base = known["time_base"]
     return table.rows, Counts.of(known["counts"]), base.get("sequences") or {paths.name: base}, left

@@ -239,7 +239,6 @@ class SampleBuilder:
 
     @property
     def note(self) -> str:
-        """Note of the decoder to the user; empty without any."""
         notes = [self._pictures.note if self._pictures is not None else "", *(c.note for c in self._cameras.values())]
         return next(filter(None, notes), "")
 
@@ -269,7 +268,6 @@ class SampleBuilder:
         self._writing.close()
 
     def abandon(self) -> None:
-        """Stop all threads."""
         if self._pictures is not None:
             self._pictures.close()  # wakes the thread that waits for a picture
         self._choosing.stop()

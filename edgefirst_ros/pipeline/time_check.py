@@ -60,7 +60,6 @@ class TimeCheck:
     """{sensor whose stamps count: {sensor: s to be added to its stamps}}, one entry for sensors that are compared."""
 
     def plain(self) -> dict[str, Any]:
-        """Return the time check, ready for JSON."""
         pairs = [
             {"first": one.first, "second": one.second, "motion": one.motion, **one.offset._asdict()}
             | {"certain": one.offset.certain}

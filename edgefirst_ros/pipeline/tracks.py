@@ -134,7 +134,6 @@ class Poses:
             offset: added to the own stamps of transforms, ns; None if these do not count.
             now: when it came, ns.
             segment: returns the segment of a stamp.
-
         """
         if self._frames is None:
             return self._add_pose(schema, content, stamp, now, segment(stamp))

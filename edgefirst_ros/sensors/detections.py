@@ -148,7 +148,6 @@ def rows_of_boxes3d(
     Returns:
         Annotation rows with box3d (center x, y, z, extent x, y, z) in m, x forward, y left, z up; {reason: number} of
         the dropped boxes.
-
     """
     if isinstance(message, Cubes):
         return _rows_of_cubes(message, context)

@@ -101,11 +101,7 @@ def encode_exif(info: ExifInfo) -> bytes:
 def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
     """Return the TIFF bytes of a picture with another sequence in the comment of `encode_exif`.
 
-    Returns:
-        None for EXIF that is broken, or that another program wrote.
-
-    Raises:
-        DatasetError: the name is too long.
+    None for EXIF that is broken, or that another program wrote. Raises DatasetError if the name is too long.
     """
     try:
         own = _own_directories(_payload(memoryview(picture).cast("B")) or b"")

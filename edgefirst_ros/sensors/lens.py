@@ -119,11 +119,7 @@ class Straightener:
             return picture
         corner, (right, down), seen = (of.T for of in self._table(width, height))
         found, flat = np.zeros((len(corner), 3), np.float32), picture.reshape(-1, 3)
-        for step, share in (
-            (0, (1 - right) * (1 - down)),
-            (1, right * (1 - down)),
-            (width, (1 - right) * down),
-            (width + 1, right * down),
-        ):
+        shares = (1 - right) * (1 - down), right * (1 - down), (1 - right) * down, right * down
+        for step, share in zip((0, 1, width, width + 1), shares, strict=True):
             found += flat[corner + step] * (share * seen)[:, None]
         return (found + 0.5).astype(np.uint8).reshape(picture.shape)

@@ -268,7 +268,6 @@ class GyroMotion(SensorMotion):
     """Turning of an IMU about its three axes, rad."""
 
     def add(self, stamp: int, content: Any) -> None:
-        """Add an IMU message."""
         turn = content.angular_velocity
         if all(map(math.isfinite, (turn.x, turn.y, turn.z))):
             self.motions[TURN].add_rate(stamp, np.array([turn.x, turn.y, turn.z]))

@@ -108,7 +108,6 @@ class PictureEncoder:
         self._own = threading.local()
 
     def size(self, width: int, height: int) -> Size:
-        """Return the size that a picture of some size gets."""
         return scaled_size(width, height, self._max_width)
 
     def alters(self, width: int, height: int) -> bool:

@@ -358,7 +358,6 @@ class PictureSource:
         return MessageError(unit.fault) if unit.fault is not None else None
 
     def close(self) -> None:
-        """End all threads."""
         for reader in self._readers:
             if isinstance(reader, GopReader):
                 reader.close()
@@ -407,12 +406,8 @@ def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
 
 
 PARSERS: dict[str, Callable[[], Parser]] = {
-    COMPRESSED_IMAGE: VideoParser,
-    IMAGE: lambda: _parse_raw,
-    VIDEO: VideoParser,
-    FFMPEG: VideoParser,
-    TILED: TileParser,
-}
+    IMAGE: lambda: _parse_raw, TILED: TileParser, **dict.fromkeys((COMPRESSED_IMAGE, VIDEO, FFMPEG), VideoParser),
+}  # fmt: skip
 """Type of message -> what parses the messages of one camera."""
 
 

@@ -82,7 +82,6 @@ def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str
 
     Raises:
         KeyError, TypeError, ValueError: a transform does not have a field, or has one of another type.
-
     """
     steps: dict[str, list[tuple[str, Floats]]] = {}
     for entry in transforms:
@@ -114,7 +113,6 @@ def find_chain(parents: Mapping[str, str], fixed: str, moving: str) -> list[tupl
 
     Raises:
         ValueError: a loop, or no chain; the message names the frames.
-
     """
     up, down = _climb(parents, fixed), _climb(parents, moving)
     if fixed == moving:
@@ -181,7 +179,6 @@ class BoxFrames:
             frame_id: the sensor's frame. If it is optical, its transform is one of optical axes.
             transforms: static transforms as for `frames_from`.
             camera: frame of the camera, which is optical.
-
         """
         with self._lock:
             if frame_id not in self._places:

@@ -30,8 +30,6 @@ OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
 
 
 class _Bag(RecordedFile):
-    """One file of a recording."""
-
     whole = 0  # messages before the first that cannot be read
 
 

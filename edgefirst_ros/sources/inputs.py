@@ -117,9 +117,8 @@ def _found_at(path: Path) -> Iterator[RecordingInput]:
     elif os.path.isdir(path):
         inside = list(_inside(path))
         if not inside:
-            raise RecordingError(
-                f"{path}: is a directory without recordings; expected {SUFFIXES} or rosbag2 folders ({METADATA}) in it"
-            )
+            expected = f"{SUFFIXES} or rosbag2 folders ({METADATA}) in it"
+            raise RecordingError(f"{path}: is a directory without recordings; expected {expected}")
         yield from inside
     else:
         yield RecordingInput(path, (path,), path.stem)

@@ -225,7 +225,7 @@ class LiveSource:
     """Subscribes to the topics that have a role, and delivers their messages; `refresh` must be called regularly.
 
     A part whose topic does not come is given to one that would have it in a recording, while `roles` are in use.
-    Owns: one thread calls `refresh` and `close`; only these change `topics`, `unused` and the roles; the transport's
+    Owns: one thread calls `refresh` and `close`; only these change `states`, `unused` and the roles; the transport's
     threads deliver messages.
     """
 
@@ -258,10 +258,6 @@ class LiveSource:
             for t, types in self._types.items()
             if t not in self._roles.other_infos
         }
-
-    @property
-    def topics(self) -> dict[str, str]:
-        return {state.delivered_as: state.schema for state in self.states.values()}
 
     def refresh(self, now: float) -> None:
         """Look for topics that appeared, and for publishers that changed; `now` in s of time.monotonic()."""

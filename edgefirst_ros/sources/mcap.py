@@ -21,7 +21,7 @@ import numpy as np
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources import mcap_walk
-from edgefirst_ros.sources.mcap_walk import Chunk, McapWalk, split_message
+from edgefirst_ros.sources.mcap_walk import Chunk, McapWalk, split_message, unpack
 from edgefirst_ros.sources.order import FileOrder, recorded_order
 from edgefirst_ros.sources.source import Channel, FileRecording, Repeats, in_span, open_raw, open_recording
 
@@ -191,7 +191,7 @@ class McapRecording(FileRecording):
 
     def _unpack(self, place: _Place) -> bytes:
         with open_recording(place.file.path) as opened, _unchanged(place.file.path):
-            return mcap_walk.unpack(opened, place.chunk, self._largest)
+            return unpack(opened, place.chunk, self._largest)
 
     def _index(self, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
         fields = ["topic", "file", "sequence", "log", "chunk", "at", "length"]

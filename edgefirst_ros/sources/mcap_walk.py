@@ -289,9 +289,8 @@ class McapWalk(RecordedFile):
             raise RecordingError(f"{self.path}: the file is empty; expected an MCAP recording")
         if start != MAGIC:
             hint = "; it is a ZIP, such as a dataset; expected the recording" if start[:2] == b"PK" else ""
-            raise RecordingError(
-                f"{self.path}: not an MCAP recording: it begins with {start[:8]!r}, not with the MCAP magic{hint}"
-            )
+            what = f"it begins with {start[:8]!r}, not with the MCAP magic{hint}"
+            raise RecordingError(f"{self.path}: not an MCAP recording: {what}")
         self.position = len(MAGIC)
         while self.position < self.size:
             if reach is not None:

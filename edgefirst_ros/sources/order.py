@@ -83,7 +83,6 @@ def order_topic(numbers: Array, logs: Array, files: Array) -> TopicOrder:
         numbers: (n,) their sequence numbers, in file order.
         logs: (n,) their `log_time`, ns.
         files: (n,) the number of the file of each, which never falls; each file counts for itself.
-
     """
     epochs, keys = np.zeros(len(logs), np.int64), np.zeros(len(logs), np.int64)
     orders, base = [], 0

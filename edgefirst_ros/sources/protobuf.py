@@ -43,7 +43,6 @@ def open_converter(name: str, descriptors: bytes, note: Note) -> tuple[str, Conv
     Raises:
         EdgeFirstError: The extra is not installed.
         RecordingError: The descriptors do not describe the type.
-
     """
     if name not in CONVERTERS:
         return None

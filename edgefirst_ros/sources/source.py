@@ -277,7 +277,6 @@ class FileRecording(Recording):
             yield from self._walk(file)
 
     def _finish_walk(self) -> None:
-        """Walk, unless that was done."""
         if not self._files or not self._files[-1].complete:
             for _ in self.walk():
                 pass

@@ -16,8 +16,6 @@ PEER = "peer"
 PROTOCOLS = frozenset({"tcp", "udp", "tls", "quic", "ws", "unixsock-stream", "unixpipe", "vsock", "serial"})
 PATIENCE = 10_000
 """ms for which a router that does not answer is waited for."""
-
-
 DROPPED_AFTER = 100_000
 """us for which a message waits that may be dropped; Zenoh's 1 ms is less than a busy machine lets a process wait."""
 
@@ -52,10 +50,8 @@ def session(endpoint: str) -> Iterator[Any]:
         opened = zenoh.open(config)
     except zenoh.ZError as error:
         text = re.sub(r" at /\S+\.rs:\d+\.?", "", " ".join(str(error).split()))
-        raise EdgeFirstError(
-            f"--zenoh {endpoint}: cannot connect within {PATIENCE // 1000} s; is zenohd running at this address? "
-            f"({text[:200]})"
-        ) from None
+        what = f"cannot connect within {PATIENCE // 1000} s; is zenohd running at this address? ({text[:200]})"
+        raise EdgeFirstError(f"--zenoh {endpoint}: {what}") from None
     try:
         yield opened
     finally:
@@ -64,18 +60,8 @@ def session(endpoint: str) -> Iterator[Any]:
 
 def _settings(endpoint: str) -> dict[str, Any]:
     common = {"transport/link/tx/queue/congestion_control/drop/wait_before_drop": DROPPED_AFTER}
-    if endpoint == PEER:
-        return {
-            **common,
-            "mode": "peer",
-            "scouting/multicast/interface": "lo",
-            "listen/endpoints": ["tcp/127.0.0.1:0"],  # zenoh itself listens on every interface
-        }
-    return {
-        **common,
-        "mode": "client",
-        "connect/endpoints": [endpoint],
-        "connect/timeout_ms": PATIENCE,
-        "connect/exit_on_failure": True,
-        "scouting/multicast/enabled": False,
-    }
+    if endpoint == PEER:  # zenoh itself listens on every interface
+        here = {"scouting/multicast/interface": "lo", "listen/endpoints": ["tcp/127.0.0.1:0"]}
+        return {**common, "mode": "peer", **here}
+    there = {"connect/endpoints": [endpoint], "connect/timeout_ms": PATIENCE, "connect/exit_on_failure": True}
+    return {**common, "mode": "client", **there, "scouting/multicast/enabled": False}

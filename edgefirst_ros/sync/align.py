@@ -212,7 +212,6 @@ class Skews:
         self.largest = max(self.largest, abs(skew))
 
     def merge(self, other: Skews) -> None:
-        """Add the skews of another sequence."""
         self._bins.update(other._bins)
         self.largest = max(self.largest, other.largest)
 

@@ -168,7 +168,6 @@ def class_mask(scene: Scene, stamp: int, encoding: str = "") -> bytes:
 
 
 def _instance(scene: Scene, thing: Thing) -> edgefirst_msgs.MaskBox:
-    """Return the mask of an object over its box."""
     mask = silhouette()
     if scene.recipe.full_masks:
         mask = np.where(outline(thing, *scene.recipe.size), np.uint8(255), np.uint8(0))

@@ -82,7 +82,7 @@ def test_a_part_is_not_given_to_two_topics(settings):
     assert source.unused == {
         "/radar/cube": "not recorded: its part is that of /maivin/radar/cube, and cannot change any more"
     }
-    assert source.topics == {CAMERA: VIDEO, "/radar/cube": CUBE}
+    assert {of.delivered_as: of.schema for of in source.states.values()} == {CAMERA: VIDEO, "/radar/cube": CUBE}
     del system.offers["/maivin/radar/cube"]
     source.refresh(2.0)
     assert source.states.keys() == {CAMERA, "/maivin/radar/cube"}

@@ -101,9 +101,7 @@ class Decoder:
     def restart(self) -> None:
         """Forget all pictures: it can continue with an entry only."""
         if self._hurt:  # flushing does not clear all: coefficients of a broken block enter the next one
-            self._context = self._open()
-            if self._sets:
-                self.decode(self._sets, None)
+            self._open_again()
         else:
             self._context.flush_buffers()
         self._hurt = False
@@ -114,9 +112,12 @@ class Decoder:
         self._tested = fault is not None
         if fault:
             self._fall_back(fault)
-            self._context = self._open()
-            if self._sets:
-                self.decode(self._sets, None)
+            self._open_again()
+
+    def _open_again(self) -> None:
+        self._context = self._open()
+        if self._sets:
+            self.decode(self._sets, None)
 
     def _fall_back(self, why: str) -> None:
         self._hardware = False
