@@ -93,7 +93,7 @@ class Health:
         The monotonic clock always decides if samples are missing: a simulated one may stop.
         """
         self._node = node
-        self._clock = clock or time.monotonic
+        self._clock = clock or _monotonic
         self._shown = self._clock()
         self._rates: dict[str, _Rate] = {}
         self._hertz: dict[str, float] = {}
@@ -238,6 +238,10 @@ class Health:
             "clock": facts.get("time_base", {}).get("base", ""),
         }  # fmt: skip
         return Status(level, f"{self._node}: dataset", text, values)
+
+
+def _monotonic() -> float:
+    return time.monotonic()
 
 
 def _sensor_of(state: TopicState) -> str:

@@ -169,10 +169,9 @@ class Sampling:
         """True if another frame of the bucket would be preferred: one that the model processed."""
         return self._prefers_model and frame.result is None
 
-    def fill(self, bucket: Bucket | None) -> None:
-        """Note that a bucket has its frame: the first clean one, even if it does not have a sensor."""
-        if bucket is not None:
-            self._filled = bucket
+    def fill(self, frame: Frame) -> None:
+        """Note that the bucket of a frame has its own: the first clean one, even if it does not have a sensor."""
+        self._filled = self.bucket_of(frame) or self._filled
 
 
 class SampleBuilder:
@@ -382,7 +381,7 @@ class SampleBuilder:
 
     def _make_sample(self, found: SampleParts) -> bool:
         frame, missing = found.frame, self._sampling.missing(found.frame)
-        self._sampling.fill(self._sampling.bucket_of(frame))
+        self._sampling.fill(frame)
         if missing is not None:
             return self._drop(lacks(missing))
         self._encoder.begin(found)

@@ -57,14 +57,9 @@ def camera_info(recipe: Recipe, scene: Scene, header: int) -> bytes:
 def radar_cube(radar: Radar, stamp: int, header: int) -> bytes:
     """Return the cube measured at `stamp`; its own clock counts microseconds from a moment of its own."""
     return edgefirst_msgs.RadarCube(
-        _header(header, "radar"),
-        stamp // 1000 % 10**12,
-        bytes(LAYOUT),
-        np.array(radar.shape, dtype=np.uint16).tobytes(),
-        np.array(radar.scales, dtype=np.float32).tobytes(),
-        radar.cube(stamp).tobytes(),
-        is_complex=True,
-    ).to_bytes()
+        _header(header, "radar"), stamp // 1000 % 10**12, bytes(LAYOUT), np.array(radar.shape, np.uint16).tobytes(),
+        np.array(radar.scales, np.float32).tobytes(), radar.cube(stamp).tobytes(), is_complex=True,
+    ).to_bytes()  # fmt: skip
 
 
 def radar_info(header: int) -> bytes:
@@ -104,11 +99,9 @@ def imu(scene: Scene, stamp: int, header: int) -> bytes:
 
 def transform(value: Transform, header: int) -> bytes:
     """Return one static transform."""
-    return geometry_msgs.TransformStamped(
-        _header(header, value.parent),
-        value.child,
-        geometry_msgs.Transform(geometry_msgs.Vector3(*value.translation), geometry_msgs.Quaternion(*value.rotation)),
-    ).to_bytes()
+    moved, turned = geometry_msgs.Vector3(*value.translation), geometry_msgs.Quaternion(*value.rotation)
+    way = geometry_msgs.Transform(moved, turned)
+    return geometry_msgs.TransformStamped(_header(header, value.parent), value.child, way).to_bytes()
 
 
 def model_info(recipe: Recipe, header: int) -> bytes:

@@ -67,11 +67,14 @@ class Painter:
         """Picture `index` as (H, W, 3) uint8 RGB."""
         time, street = self._recipe.stamp("camera", index), self._scene.street
         rgb = self._background.copy() if street is None else self._paint_street(street, self._scene.seconds(time))
+        height, width, _ = rgb.shape
         for thing in self._scene.things(time):
-            _paint(rgb, thing, dressed=street is not None)
+            left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
+            drawn = outline(thing, width, height)
+            colours = COLOURS[thing.label] if street is None else _dress(thing, *drawn.shape)[drawn]
+            rgb[top:bottom, left:right][drawn] = colours
         draw_bar_code(rgb, index)
         if self._noise is not None:
-            height, width, _ = rgb.shape
             y, x = index * 29 % SLACK, index * 17 % SLACK
             rgb += self._noise[y : y + height, x : x + width]  # modulo 256, which the limits above keep exact
         return rgb
@@ -160,13 +163,6 @@ def class_picture(things: Iterable[Thing], width: int, height: int) -> NDArray[n
         left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
         classes[top:bottom, left:right][outline(thing, width, height)] = thing.label_index
     return classes
-
-
-def _paint(rgb: NDArray[np.uint8], thing: Thing, *, dressed: bool) -> None:
-    height, width, _ = rgb.shape
-    left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
-    drawn = outline(thing, width, height)
-    rgb[top:bottom, left:right][drawn] = _dress(thing, *drawn.shape)[drawn] if dressed else COLOURS[thing.label]
 
 
 def _dress(thing: Thing, height: int, width: int) -> NDArray[np.uint8]:

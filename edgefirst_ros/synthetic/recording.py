@@ -94,25 +94,21 @@ def write_recording(path: Path, recipe: Recipe) -> Truth:
     truth = Truth(Path(path), recipe, scene, painter, radar, lidar, counts)
     begun = False
     try:
-        with open(path, "wb", opener=_open_no_link) as file:
+        # Not through a link: in a folder that is open to all it may lead anywhere.
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)) as file:
             begun = True
             _write(file, truth, counts)
         if recipe.without_end:
-            _truncate(path, _end_of_data(path))
+            os.truncate(path, _end_of_data(path))
         if recipe.cut is not None:
             size = Path(path).stat().st_size
-            _truncate(path, max(0, size + recipe.cut if recipe.cut < 0 else min(recipe.cut, size)))
+            os.truncate(path, max(0, size + recipe.cut if recipe.cut < 0 else min(recipe.cut, size)))
     except OSError as error:
         if begun:  # the rest is not a recording
             with suppress(OSError):
                 Path(path).unlink()
         raise RecordingError(f"{path}: cannot be written: {error}") from error
     return truth
-
-
-def _open_no_link(path: str, flags: int) -> int:
-    """Open a file for `open`, but no link: in a folder that is open to all it may lead anywhere."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _write(file: BinaryIO, truth: Truth, counts: dict[str, int]) -> None:
@@ -132,13 +128,8 @@ def _write(file: BinaryIO, truth: Truth, counts: dict[str, int]) -> None:
         channels[FOREIGN] = writer.register_channel(FOREIGN, "json", schema)
         topics.append(_foreign(recipe))
     for entry in heapq.merge(*topics, key=lambda entry: entry.received):
-        writer.add_message(
-            channels[entry.name],
-            log_time=recipe.clock(entry.received),
-            publish_time=entry.publish,
-            sequence=entry.sequence,
-            data=entry.data,
-        )
+        log_time, channel = recipe.clock(entry.received), channels[entry.name]
+        writer.add_message(channel, log_time, entry.data, entry.publish, entry.sequence)
         if entry.name in counts:
             counts[entry.name] += 1
     writer.finish()  # type: ignore[no-untyped-call]
@@ -233,8 +224,3 @@ def _end_of_data(path: Path) -> int:
             if opcode == DATA_END:
                 return position
             position = file.seek(length, 1)
-
-
-def _truncate(path: Path, size: int) -> None:
-    with open(path, "r+b") as file:
-        file.truncate(size)

@@ -67,9 +67,8 @@ class Street:
 
     def _build(self, lot: int, side: int) -> tuple[float, ...]:
         """Return a house: from and to along the street, from and to across it, m; height, m; shade, 0 to 1."""
-        width, near, deep, height, shade, place = np.random.default_rng([self._seed, 5, lot + 10**6, side + 1]).random(
-            6
-        )
+        rng = np.random.default_rng([self._seed, 5, lot + 10**6, side + 1])
+        width, near, deep, height, shade, place = rng.random(6)
         begin, front = LOT * (lot + 0.3 * place), 11 + 4 * near
         across = sorted((side * front, side * (front + 4 + 4 * deep)))
         return begin, begin + LOT * (0.35 + 0.35 * width), *across, 3 + 6 * height, shade

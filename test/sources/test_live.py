@@ -184,7 +184,8 @@ def test_topics_of_the_settings_are_waited_for_and_no_other_takes_their_place():
     assert source.states.keys() == {CAMERA}
     system.offers |= {"/second": FIX, "/results": DETECT}
     source.refresh(60.0)
-    assert source.topics == {CAMERA: VIDEO, "/second": FIX, "/results": DETECT}
+    heard = {of.delivered_as: of.schema for of in source.states.values()}
+    assert heard == {CAMERA: VIDEO, "/second": FIX, "/results": DETECT}
 
 
 # ---- messages ------------------------------------------------------------------------------
