@@ -42,12 +42,12 @@ lint: .venv-test/ready
 	$(TEST)/mypy
 	$(TEST)/python test/words.py
 
-# The site, in site/: it makes no request to other hosts.
-docs: .venv-test/ready references
-	$(TEST)/mkdocs build --strict -q
+# The site: open site/index.html. It makes no request to other hosts.
+docs: references
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict -q
 
-references: .venv-test/ready
-	$(TEST)/python docs/tools/references.py
+references: .venv-docs/ready
+	.venv-docs/bin/python docs/tools/references.py
 
 pictures: .venv-test/ready
 	$(TEST)/python docs/tools/pictures.py
@@ -66,6 +66,11 @@ test-aarch64: .venv/ready
 .venv/ready: setup.py
 	$(PYTHON) -m venv .venv
 	$(call install,.venv) -e ".[report]"
+	touch $@
+
+.venv-docs/ready: setup.py
+	$(PYTHON) -m venv .venv-docs
+	$(call install,.venv-docs) -e ".[docs]"
 	touch $@
 
 .venv-benchmark/ready: setup.py test/readers.txt
@@ -103,4 +108,4 @@ L5KIT := "PTable>=0.9" "protobuf<=3.20.3" "zarr>=2.18,<3" "numcodecs<0.16" openc
 	touch $@
 
 clean:
-	rm -rf .venv .venv-test .venv-benchmark .venv-python3.* .venv-lowest .cache/benchmark demo build install log *.egg-info
+	rm -rf .venv .venv-test .venv-docs .venv-benchmark .venv-python3.* .venv-lowest .cache/benchmark demo build install log *.egg-info

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,11 @@ settings.register_profile("search", print_blob=True, **COMMON)
 settings.load_profile("fixed")
 
 
+ARGUMENTS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+"""Of Chromium."""
 SHORT = ("sync/", "test_config.py", "test_messages.py", "nodes/test_service.py", "ros/test_parameters.py")
 """Tests with the marker `short`: what `colcon test` runs, unless its --pytest-args have -m."""
 
@@ -191,3 +197,16 @@ def judge():
         return failed
 
     return run
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's Chromium; where it or playwright is missing the test is skipped."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=os.fspath(program), args=ARGUMENTS.split())
+        yield opened
+        opened.close()

@@ -250,6 +250,21 @@ def test_the_picture_is_what_its_script_makes(tmp_path, monkeypatch):
         assert old.size == new.size
 
 
+def test_the_site_builds_and_opens_from_the_disk_without_requests_to_other_hosts(browser, tmp_path):
+    pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    asked, names = set(), [name.replace(".md", ".html") for name in PAGES]
+    with browser.new_page() as page:
+        page.on("request", lambda request: asked.add(request.url.partition(":")[0]))
+        for name in names:
+            page.goto((tmp_path / name).as_uri())
+        page.locator("a", has_text="Glossary").first.click()
+        assert page.url == (tmp_path / "reference" / "glossary.html").as_uri()
+    assert asked == {"file"}
+
+
 def test_the_readme_is_short():
     assert len(TEXTS["README.md"].splitlines()) <= 100
 
