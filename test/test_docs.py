@@ -416,6 +416,15 @@ def test_reasons_are_listed_with_what_is_a_loss():
 
 
 # ---- Python ------------------------------------------------------------------------------------
+USED = {
+    "Cube": "sample.cube()",
+    "Outcome": "outcome.counts",
+    "Sample": "dataset.sample(",
+    "Samples": "dataset.samples(",
+    "SequenceCalibration": "dataset.calibration(",
+    "errors": "edgefirst_ros.errors.",
+}
+"""What an example has of a public object that it does not call by its name."""
 FUNCTIONS = ("convert", "export", "label", "merge", "migrate", "project", "report", "restore", "split", "validate")
 
 
@@ -433,10 +442,10 @@ def test_public_object_is_documented_with_an_example(name):
     thing = getattr(edgefirst_ros, name)
     page = TEXTS["reference/python.md"]
     examples = "\n".join(block.text for block in blocks("reference/python.md"))
+    assert USED.get(name, f"edgefirst_ros.{name}(") in examples
     if name in FUNCTIONS:
         module = sys.modules[f"edgefirst_ros.{edgefirst_ros._HOMES[name]}"]
         assert described(getattr(module, name), ("Args", "Returns", "Raises"))
-        assert f"edgefirst_ros.{name}(" in examples
     for method in vars(thing).items() if isinstance(thing, type) else ():
         if inspect.isfunction(method[1]) and not method[0].startswith("_"):
             assert described(method[1], ("Args", "Returns")), method[0]
@@ -449,6 +458,8 @@ def test_packages_are_called_like_their_function(desk, converted):
 import edgefirst_ros.export, edgefirst_ros.report.projection
 from edgefirst_ros.export import export
 from edgefirst_ros import report
+assert "help(edgefirst_ros.export.export)" in edgefirst_ros.export.__doc__
+assert "help(edgefirst_ros.report.report)" in edgefirst_ros.report.__doc__
 assert edgefirst_ros.export.export is export and edgefirst_ros.report is report
 assert edgefirst_ros.export("out/drive.zip", "coco", "coco", pictures="none").out.name == "coco"
 try:

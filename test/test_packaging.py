@@ -73,7 +73,12 @@ def pip():
     return run
 
 
-def test_the_wheel_holds_everything(pip, source, tmp_path):
+@pytest.mark.parametrize("origin", ["checkout", "sdist"])
+def test_the_wheel_holds_everything(pip, source, tmp_path, origin):
+    if origin == "sdist":
+        build = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
+        done = subprocess.run([sys.executable, "-c", build], cwd=source, capture_output=True, text=True, check=True)
+        source = source / "dist" / done.stdout.splitlines()[-1]
     pip(["-m", "pip"], "wheel", "-w", tmp_path, source)
     with zipfile.ZipFile(*tmp_path.glob("*.whl")) as wheel:
         names = set(wheel.namelist())

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets in the formats of other systems, and back. Their modules are imported when they are requested."""
+"""Datasets in the formats of other systems, and back. Their modules are imported when they are requested.
+
+`help(edgefirst_ros.export.export)` describes the function that `edgefirst_ros.export(...)` calls.
+"""
 
 from __future__ import annotations
 

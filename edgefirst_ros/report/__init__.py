@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows datasets and recordings: one page of facts, or a viewer that moves through time."""
+"""Shows datasets and recordings: one page of facts, or a viewer that moves through time.
+
+`help(edgefirst_ros.report.report)` describes the function that `edgefirst_ros.report(...)` calls.
+"""
 
 from __future__ import annotations
 
