@@ -561,13 +561,15 @@ def _check_types(fields: Iterable[Any]) -> None:
 
 
 def _check_names(fields: Iterable[Any]) -> None:
-    """Raise ValueError for names or metadata that are not UTF-8, and names that come twice: polars would panic."""
+    """Raise ValueError for names that come twice or have a NUL, and metadata that are not UTF-8: polars would panic."""
     seen: set[str] = set()
     for field in fields:
         try:
             _ = [text.decode() for pair in (field.metadata or {}).items() for text in pair]
         except UnicodeDecodeError as error:
             raise ValueError(f"the metadata of column {field.name!r} is not UTF-8: {error}") from error
+        if "\0" in field.name:
+            raise ValueError(f"column {field.name!r} has a NUL in its name")
         if field.name in seen:
             raise ValueError(f"two columns are named {field.name!r}")
         seen.add(field.name)

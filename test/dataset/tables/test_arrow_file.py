@@ -57,18 +57,23 @@ def test_frames_are_the_table_in_parts(tmp_path, monkeypatch):
     assert [row for part in parts for row in part] == table.frame(["label", "frame"]).rows()
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path):
-    """Within another column too, where polars would meet them much later."""
+def test_names_of_columns_at_which_polars_panics_are_refused(tmp_path):
+    """Those that come twice or have a NUL; within another column too, where polars would meet them much later."""
     pair = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    cut = pa.StructArray.from_arrays([pa.array([1])], ["x\0y"])
     one = pa.array(["drive"])
-    for number, (arrays, names, told) in enumerate(
-        [([one, one], ["name"] * 2, "name"), ([one, pair], ["name", "at"], "x")]
-    ):
+    cases = [
+        ([one, one], ["name"] * 2, "two columns are named 'name'"),
+        ([one, pair], ["name", "at"], "two columns are named 'x'"),
+        ([one, one], ["name", "o\0dd"], r"column 'o\\x00dd' has a NUL in its name"),
+        ([one, cut], ["name", "at"], r"column 'x\\x00y' has a NUL in its name"),
+    ]
+    for number, (arrays, names, told) in enumerate(cases):
         path = tmp_path / f"{number}.arrow"
         table = pa.Table.from_arrays(arrays, names)
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table)
-        with pytest.raises(DatasetError, match=rf"{number}\.arrow: .*two columns are named '{told}'"):
+        with pytest.raises(DatasetError, match=rf"{number}\.arrow: .*{told}"):
             TableFile(path)
 
 
