@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, to_polars
 from edgefirst_ros.dataset.tables.json_form import LAYOUT, NestedFile
 from edgefirst_ros.dataset.tables.values import (
     LAYOUTS,
@@ -128,9 +128,7 @@ class Annotations:
 
     def frame(self) -> pl.DataFrame:
         """Return all rows. Raises as `batches`."""
-        import polars as pl
-
-        return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(list(self.batches()), self.schema)))
+        return to_polars(self.path, pa.Table.from_batches(list(self.batches()), self.schema))
 
     def _version(self) -> str:
         """Return the version that the file states, else the one that its columns show."""

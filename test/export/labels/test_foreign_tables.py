@@ -188,3 +188,13 @@ def test_values_that_cannot_be_read_are_counted(tmp_path):
     assert [one["bbox"] for one in found["annotations"]] == [[12, 10.5, 8, 3]]
     (counted,) = (line for line in lines.values() if line.lost == "cannot be read")
     assert counted.number == 1
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ns", "nowhere"), pa.month_day_nano_interval()], ids=str)
+@pytest.mark.parametrize("form", ["coco", "yolo"])
+def test_a_column_that_polars_has_no_type_for_is_an_error_by_its_table(tmp_path, form, kind):
+    def change(parts):
+        parts.annotation_schema = parts.annotation_schema.append(pa.field("own", kind))
+
+    with pytest.raises(DatasetError, match=r"data\.arrow: cannot be read as a table: "):
+        export(dataset_of(tmp_path, change), form, tmp_path / form)
