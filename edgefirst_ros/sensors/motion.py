@@ -24,9 +24,9 @@ Floats = NDArray[np.float64]
 TURN, SPEED = "turn", "speed"
 LONGEST, FARTHEST_STEP = 2_000_000_000, 1e6
 """ns between two messages up to which a rate is followed, and the step from which a value is not usable."""
-ACROSS, BAND = 256, (0.3, 0.5)
-"""Pixels across of the pictures that are compared, and part of their height: above the road, which runs by."""
-BLOCK, SMOOTH, ROUNDS = 52, 0.16, 4
+ACROSS, BAND = 256, (0.35, 0.5)
+"""Pixels across of the pictures that are compared, and part of their height: above the road, below slanting roofs."""
+BLOCK, SMOOTH, ROUNDS = 60, 0.16, 8
 """Pixels across of a block, cycles a pixel up to which blocks are compared, rounds in which outliers lose weight."""
 BLOCKS = np.linspace(0, ACROSS - BLOCK, 12).astype(np.int64)
 BINS, NEAREST, FARTHEST, BELOW = 720, 1.0, 60.0, 1.0
