@@ -422,7 +422,7 @@ def test_a_sequence_of_others(source, tmp_path):
     kept = {"k", "d", "width", "height", "distortion_model"}
     assert {k: new.metadata["camera_info"][k] for k in kept} == {k: old.metadata["camera_info"][k] for k in kept}
     assert {t["child"] for t in new.metadata["static_transforms"]} == {"camera", "lidar", "radar"}
-    clouds = cubes = 0
+    clouds = cubes = masks = 0
     for sample in new.samples():
         before = nearest_frame(old, sample.timestamp // 1000)
         assert sample.read("camera") == before.read("camera")
@@ -446,7 +446,13 @@ def test_a_sequence_of_others(source, tmp_path):
         assert {k: (r["label"], r["box2d"]) for k, r in found.items()} == {
             k: (r["label"], r["box2d"]) for k, r in told.items()
         }
-    assert min(clouds, cubes) > 20
+        for key, row in found.items():
+            if row["mask"]:  # of two masks that overlap the last is on top
+                mask, whole = (np.asarray(Image.open(io.BytesIO(r["mask"]))) > 0 for r in (row, told[key]))
+                assert mask.any()
+                assert not (mask & ~whole).any()
+                masks += 1
+    assert min(clouds, cubes, masks) > 20
     boxes = {tuple(np.round(row, 4)) for row in old.annotations["box3d"].drop_nulls().to_list()}
     found = [tuple(np.round(row, 4)) for row in new.annotations["box3d"].drop_nulls().to_list()]
     assert len(found) > 40
