@@ -399,7 +399,8 @@ def test_results_whose_stamps_come_again_are_counted_once(recording, tmp_path):
 def test_results_are_joined_as_offline_where_header_stamps_tell_nothing(recording, tmp_path, fault):
     topics = {"camera", "model/output", "model/info"}
     path = recording(**STILL, topics=topics, **{fault: {"camera", "model/output"}})
-    feed = Feed(path, tmp_path / "live", sequence=path.stem)
+    # from a minute on: a frame waits for its results however long it takes to hand them over
+    feed = Feed(path, tmp_path / "live", ago=-60.0, sequence=path.stem)
     feed.play()
     feed.capture.close()
     offline = convert(path, tmp_path / "offline")
