@@ -106,7 +106,7 @@ def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
         return None
     found = locate([file])
     if len(found) != 1:
-        raise UsageError(f"{flag}matches {len(found)} recordings; name one of them")
+        raise UsageError(f"{flag}: matches {len(found)} recordings; name one of them")
     uris = [place.uri for place in places]
     if found[0].uri not in uris:
         places += found

@@ -2,6 +2,7 @@
 """Every kind of location with every verb and with Dataset: the result of the plain path, or a refusal by name."""
 
 import json
+import re
 import shutil
 import tempfile
 import warnings
@@ -306,6 +307,14 @@ def test_a_recording_of_a_bucket_gets_another_name(given, run, tmp_path, kind, b
     done = run("convert", *also, "--sequence", f"other={place}", "-o", tmp_path / "made", "--name", "drive")
     assert done.exit_code == 0, (done.output, done.exception)
     assert Dataset(tmp_path / "made" / "drive.zip").sequences == ["other"]
+
+
+def test_a_name_for_several_recordings_of_a_bucket_is_refused(given, run, tmp_path):
+    place = given["recordings"]["file"]
+    done = run("convert", place, "--sequence", "other=s3://drives/**", "-o", tmp_path / "made")
+    assert isinstance(done.exception, UsageError)
+    named = r"--sequence other=s3://drives/\*\*: matches \d recordings; name one of them"
+    assert re.fullmatch(named, str(done.exception))
 
 
 @pytest.mark.parametrize("kind", sorted(RECORDINGS))
