@@ -22,6 +22,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     LOCAL_MARK,
     Archive,
     Container,
+    Loop,
     Upcoming,
     directory_blocks,
     find_directory,
@@ -127,7 +128,7 @@ def _table(store: Store, path: Path, limits: Limits) -> TableFile | None:
 TAIL, LARGEST_TAIL = 1 << 18, 1 << 24
 """Bytes of the first request, enough for some 3,000 members; most that are read of a ZIP that does not end plainly."""
 GAP, AHEAD = 1 << 18, 8 << 20
-"""Most bytes between members that one request fetches, and most bytes of such a request."""
+"""Most bytes between members that one request fetches, and most bytes of such a request, and of members held."""
 MOST_AHEAD = 64
 """Most samples of a loop that one request covers."""
 EXTRA = 64
@@ -138,18 +139,10 @@ EXTRA = 64
 class _Reads:
     """Members that one thread reads of an archive."""
 
-    sample: tuple[str, int] | None = None
-    kinds: set[str] = field(default_factory=set)
-    """Kinds of members read of this sample."""
-    before: set[str] = field(default_factory=set)
-    """The same of the sample before it."""
     held: dict[str, bytes] = field(default_factory=dict)
     """Members that were fetched with another one, with their local headers."""
     upcoming: Upcoming | None = None
-    ahead: int = 1
-    """Samples of a loop that the next request covers."""
-    most: int = AHEAD
-    """Most bytes of such a request, and of `held` in a loop."""
+    loop: Loop = field(default_factory=Loop)
     misses: int = 0
     """Requests since a member was in `held`."""
 
@@ -200,12 +193,12 @@ class RemoteArchive(Archive):
             raise DatasetError(f"{self.path}: got {len(data)} of {size} bytes")
         return data
 
-    def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
+    def expect(self, upcoming: Upcoming | None, loop: Loop | None = None) -> None:
         """Note the samples that this thread reads next; a loop over them fetches several by one request."""
         reads = self._own
-        reads.upcoming, reads.most = upcoming, AHEAD // among
-        if upcoming is None:
-            reads.ahead = 1
+        reads.upcoming = upcoming
+        if loop is not reads.loop:
+            reads.loop = loop or Loop()
             reads.held.clear()
 
     def read(self, name: str) -> bytes:
@@ -216,9 +209,7 @@ class RemoteArchive(Archive):
         """
         reads, member = self._own, parse_member(name)
         if member is not None:
-            if reads.sample != member[:2]:
-                reads.sample, reads.before, reads.kinds = member[:2], reads.kinds, set()
-            reads.kinds.add(member.kind)
+            reads.loop.note(member[:2], member.kind)
             if name in reads.held:
                 reads.misses = 0
             else:
@@ -239,26 +230,26 @@ class RemoteArchive(Archive):
         reads.misses += 1
         if reads.upcoming is None or reads.misses > MOST_AHEAD:
             reads.held.clear()
-        room, wanted = reads.most - sum(map(len, reads.held.values())), reads.before | reads.kinds
-        most = max(room, reads.most // 2)
+        loop, most = reads.loop, AHEAD // reads.loop.among
+        room, wanted = most - sum(map(len, reads.held.values())), loop.before | loop.kinds
         stem = name.removesuffix(member.kind)
         names = {name, *(other for kind in wanted if (other := stem + kind) in self._index)}
-        if reads.upcoming is not None and reads.before and room == most:
-            names |= {its[kind] for its in islice(reads.upcoming(), reads.ahead) for kind in wanted if kind in its}
-            reads.ahead = min(2 * reads.ahead, MOST_AHEAD)
+        if reads.upcoming is not None and loop.before and room >= most // 2:
+            names |= {its[kind] for its in islice(reads.upcoming(), loop.ahead) for kind in wanted if kind in its}
+            loop.ahead = min(2 * loop.ahead, MOST_AHEAD)
         spans = sorted((*self._span(self.entry(one)), one) for one in names - reads.held.keys())
         place = next(n for n, span in enumerate(spans) if span[2] == name)
-        first = last = place
-        while first and spans[first][0] - spans[first - 1][1] <= GAP and spans[last][1] - spans[first - 1][0] <= most:
-            first -= 1
-        while last + 1 < len(spans) and spans[last + 1][0] - spans[last][1] <= GAP:
-            if spans[last + 1][1] - spans[first][0] > most:
-                break
-            last += 1
-        if first < last:
-            begin = spans[first][0]
-            data = self.pread(max(end for _, end, _ in spans[first : last + 1]) - begin, begin)
-            reads.held |= {one: data[start - begin : end - begin] for start, end, one in spans[first : last + 1]}
+        near = [spans[place]]
+        begin, end, _ = near[0]
+        room = max(room, most // 2) - (end - begin)
+        for start, stop, one in (*reversed(spans[:place]), *spans[place + 1 :]):
+            room -= stop - start
+            if max(start - end, begin - stop) <= GAP and max(end, stop) - min(begin, start) <= AHEAD and room >= 0:
+                near.append((start, stop, one))
+                begin, end = min(begin, start), max(end, stop)
+        if len(near) > 1:
+            data = self.pread(end - begin, begin)
+            reads.held |= {one: data[start - begin : stop - begin] for start, stop, one in near}
 
     def _span(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
         """Return the bytes in which an entry is with its local header, if that has the usual extra field."""

@@ -20,6 +20,7 @@ from edgefirst_ros.dataset.opening import names_several, open_files
 from edgefirst_ros.dataset.query import Samples
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
+from edgefirst_ros.dataset.storage.zip_read import Loop
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, nearest_first
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -121,9 +122,9 @@ class Dataset(Samples):
 
     def _iter_samples(self, keys: Sequence[Any]) -> Iterator[Sample]:
         """Yield the samples of keys; of a bucket the members that a loop reads are fetched some samples ahead."""
-        self.container.expect(None)
+        loop = Loop()
         for place, key in enumerate(keys):
-            self.container.expect(partial(self._upcoming, keys, place))
+            self.container.expect(partial(self._upcoming, keys, place), loop)
             yield Sample(self, key)
         self.container.expect(None)
 

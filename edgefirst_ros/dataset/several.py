@@ -17,6 +17,7 @@ from edgefirst_ros.dataset.objects.places import dataset_places
 from edgefirst_ros.dataset.query import Samples, check_known, names_of, with_polygons
 from edgefirst_ros.dataset.reader import Dataset, Named
 from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.storage.zip_read import Loop
 from edgefirst_ros.errors import DatasetError, counted, listed
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -74,11 +75,15 @@ class Datasets(Dataset):
     @property
     def parts(self) -> Sequence[Dataset]:
         """All datasets, those of buckets opened side by side."""
-        if any(is_remote(place) and place not in self._opened for place in self._places):
-            from edgefirst_ros.dataset.objects.bucket import map_in_threads
+        return list(self._open(range(len(self._places))))
 
-            return list(map_in_threads(self.part, range(len(self._places)), AT_ONCE))
-        return [self.part(number) for number in range(len(self._places))]
+    def _open(self, numbers: Iterable[int]) -> Iterator[Dataset]:
+        """Yield datasets in order; where some are in buckets, those that come next are opened meanwhile."""
+        if not any(is_remote(place) and place not in self._opened for place in self._places):
+            return map(self.part, numbers)
+        from edgefirst_ros.dataset.objects.bucket import map_in_threads
+
+        return map_in_threads(self.part, numbers, AT_ONCE)
 
     @property
     def title(self) -> str:
@@ -95,13 +100,15 @@ class Datasets(Dataset):
         own: dict[int, list[Key]] = {}
         for number, key in keys:
             own.setdefault(number, []).append(key)
-        begun: dict[int, int] = {}
+        opened, loop = self._open(own), Loop()
+        begun: dict[int, tuple[Dataset, int]] = {}
         for number, key in keys:  # each dataset of a bucket fetches its own ahead, also where they take turns
-            part, place = self.part(number), begun.setdefault(number, 0)
-            part.container.expect(partial(part._upcoming, own[number], place), len(begun))
+            part, place = begun[number] if number in begun else (next(opened), 0)
+            begun[number] = part, place + 1
+            loop.among = len(begun)
+            part.container.expect(partial(part._upcoming, own[number], place), loop)
             yield part._sample_of(key)
-            begun[number] += 1
-            if begun[number] == len(own[number]):
+            if place + 1 == len(own[number]):
                 del begun[number]
                 part.container.expect(None)
 

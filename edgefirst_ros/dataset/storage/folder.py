@@ -144,7 +144,7 @@ class Folder:
         if hasattr(self, "_root"):
             os.close(self._root)
 
-    def expect(self, upcoming: object, among: int = 1) -> None:
+    def expect(self, upcoming: object, loop: object = None) -> None:
         """Ignored: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:

@@ -13,6 +13,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
@@ -297,6 +298,27 @@ Upcoming: TypeAlias = "Callable[[], Iterator[Mapping[str, str]]]"
 """Returns {kind: member} of the samples that are read next."""
 
 
+@dataclass
+class Loop:
+    """A loop of a thread over samples, of one container or of several in turns."""
+
+    sample: tuple[str, int | None] | None = None
+    kinds: set[str] = field(default_factory=set)
+    """Kinds of members read of this sample."""
+    before: set[str] = field(default_factory=set)
+    """The same of the sample before it."""
+    ahead: int = 1
+    """Samples that the next request covers."""
+    among: int = 1
+    """Containers that take turns; each holds that much less."""
+
+    def note(self, sample: tuple[str, int | None], kind: str) -> None:
+        """Note that a member is read."""
+        if sample != self.sample:
+            self.sample, self.before, self.kinds = sample, self.kinds, set()
+        self.kinds.add(kind)
+
+
 class Container(Protocol):
     """Random access to members by name."""
 
@@ -313,10 +335,10 @@ class Container(Protocol):
     def head(self, name: str, size: int) -> bytes:
         """At most `size` bytes a member begins with, not checked. Raises DatasetError."""
 
-    def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
-        """Note the samples that this thread reads next, None at the end; those of a bucket are fetched together.
+    def expect(self, upcoming: Upcoming | None, loop: Loop | None = None) -> None:
+        """Note the samples that a loop of this thread reads next; those of a bucket are fetched together.
 
-        `among`: containers that the thread reads alternately; each fetches that much less at once.
+        None at the end of the loop.
         """
 
 
@@ -411,7 +433,7 @@ class Archive:
             missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def expect(self, upcoming: Upcoming | None, among: int = 1) -> None:
+    def expect(self, upcoming: Upcoming | None, loop: Loop | None = None) -> None:
         """Ignored: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:
