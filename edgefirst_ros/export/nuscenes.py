@@ -41,7 +41,7 @@ from edgefirst_ros.export.drive import (
     read_groups,
 )
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
-from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
 from edgefirst_ros.streams import CAMERA, of_kind
@@ -402,12 +402,12 @@ class _SequenceWriter:
         waiting: dict[str, Any] | None = None
         scene, velocities = -1, self._velocities(messages) if channel.modality == "radar" else np.zeros((0, 3))
         make = partial(self._write_file, messages, velocities, out)
-        for index, written in ahead(range(len(messages.stamps)), make):
+        for index, name in ahead(range(len(messages.stamps)), make):
             block, stamp = index % BLOCK, int(messages.stamps[index])
             if block == 0:
                 poses = self._pose_at(messages.stamps[index : index + BLOCK])
                 turns = _turned(poses)
-            if not written:
+            if not name:
                 self._counts.lost[f"{channel.name} without points"] += 1
                 continue
             token, sample = self._token(channel.name, stamp), int(messages.samples[index])
@@ -419,7 +419,7 @@ class _SequenceWriter:
                 "calibrated_sensor_token": calibrated,
                 "timestamp": _micro(stamp), "fileformat": channel.suffix.split(".")[1],
                 "is_key_frame": bool(messages.keyframes[index] >= 0), "height": height, "width": width,
-                "filename": self._file_name(messages, index), "prev": "", "next": "",
+                "filename": name, "prev": "", "next": "",
             }  # fmt: skip
             if waiting is not None:
                 if scenes[index] == scene:
@@ -447,13 +447,13 @@ class _SequenceWriter:
         sample, kind = self._find(messages, index)
         data = sample.read(kind)
         try:
-            return _finite(decode_cloud(data))
+            return _finite(decode_grid(data, writable=False))
         except DatasetError as error:
             path = self.drive.dataset.container.path
             raise DatasetError(f"{path}: {sample.member(kind)!r}: {error}") from error
 
-    def _write_file(self, messages: ChannelMessages, velocities: Floats, out: Path, index: int) -> bool:
-        """Write the file of a message; False for a cloud without points, which has no file."""
+    def _write_file(self, messages: ChannelMessages, velocities: Floats, out: Path, index: int) -> str:
+        """Write the file of a message and return its name; empty for a cloud without points, which has no file."""
         channel = messages.channel
         if channel.modality == "camera":
             sample, kind = self._find(messages, index)
@@ -463,11 +463,12 @@ class _SequenceWriter:
         else:
             points = self._read_cloud(messages, index)
             if not len(points):
-                return False
+                return ""
             data = pack_lidar(points) if channel.modality == "lidar" else pack_radar(points, velocities[index])
-        with open(f"{out}/{self._file_name(messages, index)}", "xb") as file:
+        name = self._file_name(messages, index)
+        with open(f"{out}/{name}", "xb") as file:
             file.write(data)
-        return True
+        return name
 
     def _points(self, modality: str, keyframe: int) -> Floats:
         """Return the finite points of all channels of a modality in a keyframe, (N, 3) m in the map, sorted by x."""
@@ -563,8 +564,11 @@ def pack_lidar(points: NDArray[np.void]) -> bytes:
         packed[:, column] = points[axis]
     for name in ("intensity", "reflect", "reflectivity"):
         if name in names:
-            scale = 257 if points[name].dtype == np.uint16 else 1
-            packed[:, 3] = np.clip(np.nan_to_num(points[name].astype(float) / scale), 0, 255)
+            values = points[name]
+            if values.dtype != np.uint8:
+                scale = 257 if values.dtype == np.uint16 else 1
+                values = np.clip(np.nan_to_num(values.astype(float) / scale), 0, 255)
+            packed[:, 3] = values
             break
     if "ring" in names:
         packed[:, 4] = points["ring"]
