@@ -170,6 +170,20 @@ def test_a_picture_is_read_without_what_only_settings_need(recording, tmp_path):
     assert not loaded & {"av", "polars", "pydantic", "mcap", "typer", "rich", "yaml", "edgefirst"}
 
 
+def test_a_picture_is_read_through_at_most_12_files(recording, tmp_path):
+    dataset = edgefirst_ros.convert(recording(seconds=0.5), tmp_path).paths.container
+    code = f"""
+import json, sys
+from edgefirst_ros import Dataset
+passed = set()
+sys.setprofile(lambda frame, event, value: passed.add(frame.f_code.co_filename))
+Dataset({str(dataset)!r})[0].image()
+sys.setprofile(None)
+print(json.dumps(sorted(name for name in passed if "edgefirst_ros/" in name)))
+"""
+    assert 8 <= len(fresh(code)) <= 12
+
+
 def test_a_base_install_needs_no_ros():
     """Everything but the nodes is imported where rclpy and message packages cannot be."""
     names = [

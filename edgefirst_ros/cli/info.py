@@ -89,7 +89,7 @@ def _expanded(places: Iterable[Place]) -> Iterator[Place]:
     """Yield places, in place of a folder with recordings those, and the folder too if it also holds datasets."""
     from edgefirst_ros.dataset.names import is_folder_dataset
     from edgefirst_ros.dataset.objects.places import Place, files_below
-    from edgefirst_ros.dataset.opening import names_several
+    from edgefirst_ros.dataset.reader import names_several
     from edgefirst_ros.sources.inputs import is_recording
 
     for place in places:

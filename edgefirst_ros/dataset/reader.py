@@ -14,14 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from edgefirst_ros.dataset import query, schema
-from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, instances_of, list_members
-from edgefirst_ros.dataset.objects.location import is_remote
-from edgefirst_ros.dataset.opening import names_several, open_files
+from edgefirst_ros.dataset.names import (
+    DatasetPaths,
+    Key,
+    input_name,
+    inputs_of_kinds,
+    instances_of,
+    list_members,
+    locate,
+)
+from edgefirst_ros.dataset.objects.location import Location, is_remote
+from edgefirst_ros.dataset.objects.places import LIST, is_glob, one_place
+from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.query import Samples
+from edgefirst_ros.dataset.remote_archive import SUFFIXES, open_objects
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
-from edgefirst_ros.dataset.storage.zip_read import Loop
-from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
+from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Loop, open_container
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, nearest_first
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import keys_named, of_key, stamp_columns
@@ -29,8 +39,6 @@ from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 if TYPE_CHECKING:
     import polars as pl
     from typing_extensions import Self
-
-    from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
 Named: TypeAlias = "str | os.PathLike[str]"
 """A path, or the URI of a bucket."""
@@ -65,7 +73,7 @@ class Dataset(Samples):
         return object.__new__(cls)
 
     def __init__(self, path: Named | Iterable[Named | Dataset], *more: Named, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.paths, self.container, *tables = open_files(cast("Named", path), limits)
+        self.paths, self.container, *tables = _open_files(cast("Named", path), limits)
         self.limits, (self._annotation_file, self._frames_file) = limits, tables
         self._members: dict[Key, dict[str, str]] = {}
         names = self.container.names
@@ -484,3 +492,46 @@ class Dataset(Samples):
         rank = {name: n for n, name in enumerate(dict.fromkeys(key.name for key in listed))}
         merged = [*listed, *(key for key in plain if key not in listed)]
         return sorted(merged, key=lambda key: rank.setdefault(key.name, len(rank)))
+
+
+def names_several(path: object) -> bool:
+    """Return True for what represents any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
+    if not isinstance(path, str | os.PathLike):
+        return True
+    text = os.fspath(path)
+    if is_remote(text):
+        place = Location.of(text)
+        if is_glob(place) or not place.name:
+            return is_glob(place) or place.root == str(place)
+        named = place.name.endswith(SUFFIXES)
+        return not named and open_store(place).stat(f"{place.key}.zip") is None
+    if not os.path.isdir(text):
+        return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
+    try:
+        locate(text)
+    except DatasetError:
+        return True
+    return False
+
+
+def _open_files(path: Named, limits: Limits) -> tuple[DatasetPaths, Container, TableFile | None, TableFile | None]:
+    """Return paths, container, annotations and frames of the dataset that a user names. Raises DatasetError."""
+    text = os.fspath(path)
+    if "*" in text or text.startswith("file:"):
+        path = one_place(path)
+    if is_remote(path):
+        return open_objects(Location.of(path), limits)
+    paths = locate(path)
+    if not os.path.lexists(paths.members):
+        raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
+    container = open_container(paths.members, limits)
+    if isinstance(container, Archive):
+        container.refuse_overlaps()
+    return paths, container, *open_tables(paths, limits)
+
+
+def open_tables(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> tuple[TableFile | None, TableFile | None]:
+    """Open the annotations and the frames of a dataset, None if absent. Raises DatasetError."""
+    found = annotation_path(paths.arrow)
+    annotations = open_annotations(found, limits) if found else None
+    return annotations, TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import DatasetPaths, Key
-from edgefirst_ros.dataset.opening import open_tables
+from edgefirst_ros.dataset.reader import open_tables
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration, frames_metadata
 from edgefirst_ros.dataset.storage.lock import open_file

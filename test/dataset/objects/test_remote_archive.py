@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from edgefirst_ros.dataset import opening
+from edgefirst_ros.dataset import remote_archive
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import FolderStore
-from edgefirst_ros.dataset.opening import RemoteArchive
+from edgefirst_ros.dataset.remote_archive import RemoteArchive
 from edgefirst_ros.dataset.storage import zip_read
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.errors import DatasetError
@@ -40,7 +40,7 @@ def test_another_process_reads_the_same(tmp_path):
 
 
 def test_a_directory_longer_than_the_first_request_is_read_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "TAIL", 100)
+    monkeypatch.setattr(remote_archive, "TAIL", 100)
     archive = opened(zipped(tmp_path / "d.zip"))
     assert {name: archive.read(name) for name in archive.names} == MEMBERS
 
@@ -118,7 +118,7 @@ def test_a_false_end_record_does_not_make_it_read_the_whole_file(tmp_path, monke
         assert tracemalloc.get_traced_memory()[1] < 50_000_000
     finally:
         tracemalloc.stop()
-    assert sum(asked) <= opening.LARGEST_TAIL + opening.TAIL
+    assert sum(asked) <= remote_archive.LARGEST_TAIL + remote_archive.TAIL
 
 
 def read_noted(read, asked):
@@ -132,7 +132,7 @@ def read_noted(read, asked):
 
 
 def test_a_directory_of_several_blocks_is_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "TAIL", 100)
+    monkeypatch.setattr(remote_archive, "TAIL", 100)
     monkeypatch.setattr(zip_read, "BLOCK", 500)
     archive = opened(zipped(tmp_path / "d.zip"))
     assert {name: archive.read(name) for name in archive.names} == MEMBERS

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from open_files import list_open_files
 
-from edgefirst_ros.dataset import opening
+from edgefirst_ros.dataset import remote_archive
 from edgefirst_ros.dataset.objects.bucket import Patience
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import ObjectStoreError, StorageError
@@ -32,9 +32,9 @@ def bucket(monkeypatch, tmp_path):
     return memory
 
 
-@pytest.mark.parametrize("at_once", [opening.AT_ONCE, 100], ids=["by one request", "by several"])
+@pytest.mark.parametrize("at_once", [remote_archive.AT_ONCE, 100], ids=["by one request", "by several"])
 def test_tables_are_those_of_the_disk(bucket, tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(opening, "AT_ONCE", at_once)
+    monkeypatch.setattr(remote_archive, "AT_ONCE", at_once)
     dataset = Dataset(URI)
     assert dataset.frames.equals(pl.read_ipc(tmp_path / "data.frames.arrow"))
     assert dataset.annotations["label"].cast(pl.String).to_list() == ["car", "person", "car", None, None]
@@ -66,7 +66,7 @@ def test_a_table_that_breaks_off_leaves_nothing_in_memory(bucket, monkeypatch):
             raise PermissionError("Access denied")
         return plain(memory, key, **options)
 
-    monkeypatch.setattr(opening, "AT_ONCE", 100)
+    monkeypatch.setattr(remote_archive, "AT_ONCE", 100)
     monkeypatch.setattr(obstore, "get", get)
     before = list_open_files(TABLES)
     with pytest.raises(ObjectStoreError, match=r"s3://drives/sets/data\.arrow: .*denied"):

@@ -19,7 +19,7 @@ import pytest
 
 import edgefirst_ros
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset import opening
+from edgefirst_ros.dataset import remote_archive
 from edgefirst_ros.dataset.objects.store import upload_dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.synthetic import Recipe, write_recording
@@ -133,13 +133,13 @@ def test_ten_datasets_in_turns_take_one_request_each_more_than_a_merged_one(part
 
 def test_a_loop_opens_the_datasets_that_come_next_side_by_side(ten, monkeypatch):
     samples = pickle.loads(pickle.dumps(Dataset(ten).shuffle(seed=3)))
-    two, begin = threading.Barrier(2), opening.RemoteArchive.__init__
+    two, begin = threading.Barrier(2), remote_archive.RemoteArchive.__init__
 
     def begin_with_another(archive, *given):
         two.wait(60)
         begin(archive, *given)
 
-    monkeypatch.setattr(opening.RemoteArchive, "__init__", begin_with_another)
+    monkeypatch.setattr(remote_archive.RemoteArchive, "__init__", begin_with_another)
     assert sum(len(sample.read("camera")) > 0 for sample in samples) == len(samples)
 
 
@@ -170,10 +170,10 @@ def test_a_loop_in_a_random_order_fetches_each_sample_once(prefix, whole, monkey
     remote = Dataset(f"{prefix}/monday.zip")
     needed = sum(remote.container.size(sample.member("camera")) for sample in remote)
     if not whole:
-        monkeypatch.setattr(opening, "AHEAD", remote.container.file_size // 5)
-    fetched, pread = [], opening.RemoteArchive.pread
+        monkeypatch.setattr(remote_archive, "AHEAD", remote.container.file_size // 5)
+    fetched, pread = [], remote_archive.RemoteArchive.pread
     monkeypatch.setattr(
-        opening.RemoteArchive, "pread", lambda self, size, at: fetched.append(size) or pread(self, size, at)
+        remote_archive.RemoteArchive, "pread", lambda self, size, at: fetched.append(size) or pread(self, size, at)
     )
     assert all(sample.read("camera") for sample in remote.shuffle(seed=3))
     assert len(fetched) <= len(remote) * (0.3 if whole else 0.6)

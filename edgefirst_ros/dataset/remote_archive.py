@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens the files of a dataset, on disk or in place in a bucket."""
+"""Reads the files of a dataset in place in a bucket."""
 
 from __future__ import annotations
 
@@ -12,80 +12,35 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-from edgefirst_ros.dataset.names import DatasetPaths, Member, locate, parse_member
-from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
-from edgefirst_ros.dataset.objects.places import LIST, is_glob, one_place
+from edgefirst_ros.dataset.names import DatasetPaths, Member, parse_member
+from edgefirst_ros.dataset.objects.location import Location, ObjectPath
 from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.zip_read import (
     LOCAL,
     LOCAL_MARK,
     Archive,
-    Container,
     Loop,
     Upcoming,
     directory_blocks,
     find_directory,
-    open_container,
 )
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms, annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.limits import Limits
 
 AT_ONCE = 8 << 20
 """Bytes of a table fetched by one request."""
 SUFFIXES = (".zip", ".frames.arrow", ".arrow")
 
 
-DatasetFiles = tuple[DatasetPaths, Container, TableFile | None, TableFile | None]
-"""Paths, open container, annotations and frames of a dataset."""
+def open_objects(
+    place: Location, limits: Limits
+) -> tuple[DatasetPaths, RemoteArchive, TableFile | None, TableFile | None]:
+    """Return paths, archive, annotations and frames of a dataset in a bucket, opened by three requests.
 
-
-def names_several(path: object) -> bool:
-    """Return True for what represents any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
-    if not isinstance(path, str | os.PathLike):
-        return True
-    text = os.fspath(path)
-    if is_remote(text):
-        place = Location.of(text)
-        if is_glob(place) or not place.name:
-            return is_glob(place) or place.root == str(place)
-        named = place.name.endswith(SUFFIXES)
-        return not named and open_store(place).stat(f"{place.key}.zip") is None
-    if not os.path.isdir(text):
-        return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
-    try:
-        locate(text)
-    except DatasetError:
-        return True
-    return False
-
-
-def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> DatasetFiles:
-    """Open the dataset that a user names, by a path or as s3://BUCKET/NAME.zip. Raises DatasetError."""
-    text = os.fspath(path)
-    if "*" in text or text.startswith("file:"):
-        path = one_place(path)
-    if is_remote(path):
-        return _open_objects(Location.of(path), limits)
-    paths = locate(path)
-    if not os.path.lexists(paths.members):
-        raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
-    container = open_container(paths.members, limits)
-    if isinstance(container, Archive):
-        container.refuse_overlaps()
-    return paths, container, *open_tables(paths, limits)
-
-
-def open_tables(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> tuple[TableFile | None, TableFile | None]:
-    """Open the annotations and the frames of a dataset, None if absent. Raises DatasetError."""
-    found = annotation_path(paths.arrow)
-    annotations = open_annotations(found, limits) if found else None
-    return annotations, TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None
-
-
-def _open_objects(place: Location, limits: Limits) -> DatasetFiles:
-    """Open a dataset in a bucket by three requests; one more if the directory of the ZIP is large."""
+    One more if the directory of the ZIP is large. Raises DatasetError.
+    """
     name = place.name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
