@@ -130,9 +130,11 @@ class UsageError(EdgeFirstError):
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """Return a path as text. Raises UsageError for any other object, such as samples."""
+    """Return a path as text. Raises UsageError for any other object, such as samples, and an empty text."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"expected a Dataset, a recording or a path, got {type(path).__name__}")
+    if not os.fspath(path):  # as a path it would be this folder
+        raise UsageError("expected a Dataset, a recording or a path, got ''")
     return os.fspath(path)
 
 

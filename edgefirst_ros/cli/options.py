@@ -81,8 +81,10 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as click does, with `peer` for a missing address of `--zenoh`.
 
-        For an unknown option that is a setting, raise UsageError with its `--set` form.
+        For an unknown option that is a setting, raise UsageError with its `--set` form; also for an empty argument.
         """
+        if any(one == "" or (one.startswith("-") and one.endswith("=")) for one in args):
+            self._refuse_empty(ctx, args)
         if "--zenoh" in args:
             from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint
 
@@ -121,6 +123,17 @@ class Command(TyperCommand):
                 message = f"Expected one of {missing.metavar.replace('|', ', ')}" if several else missing.help
                 cast("Any", error).message = message
             raise
+
+    def _refuse_empty(self, ctx: Any, args: list[str]) -> None:
+        """Raise UsageError for an empty argument: as a path it would be this folder."""
+        settings = {one.name for one in _parameters(self.uses, self.has_result)}  # `texts_of` says what each expects
+        options = [one for one in self.get_params(ctx) if one.param_type_name == "option" and not one.is_flag]
+        names = {option: one.name for one in options for option in one.opts}
+        for before, text in zip(["", *args], args, strict=False):
+            option = text[:-1] if text.endswith("=") else "" if text else before
+            if names.get(option) not in settings and (not text or option in names):
+                what = option if option in names else "an argument"
+                raise UsageError(f"{what}: expected a value, got ''; a variable of the shell may not be set")
 
     def invoke(self, ctx: Any) -> Any:
         """Call the verb without the options of settings, which it gets by `texts_of`; print its result, and exit."""

@@ -110,8 +110,8 @@ def folded(name: str) -> str:
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise UsageError for an output that is a URI, or whose path is not UTF-8: no file or message could name it."""
-    if re.match("[a-z][a-z0-9+.-]*:/", os.fspath(path)):
+    """Raise UsageError for an output that is empty or a URI, or whose path is not UTF-8: no message could name it."""
+    if re.match("[a-z][a-z0-9+.-]*:/", path_text(path)):
         raise UsageError(f"the output {os.fspath(path)} is a URI; expected a path of this machine")
     try:
         os.fspath(path).encode()

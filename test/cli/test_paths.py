@@ -7,6 +7,9 @@ import shutil
 import handmade_dataset as made
 import pytest
 
+import edgefirst_ros
+from edgefirst_ros.errors import UsageError
+
 ODD = os.fsdecode(b"o\xffdd")
 VERBS = {
     "export": ("data.zip", "--to", "roverd", "-o", "{odd}/new"),
@@ -69,3 +72,56 @@ def test_a_folder_is_not_made_under_the_name_of_a_file(run, recording, tmp_path,
     out.mkdir(parents=True)
     if verb in ("merge", "convert"):
         assert run(verb, *FOLDERS[verb], "-o", str(out)).returncode == 0, "a folder of that name is one"
+
+
+EMPTY = [
+    *((verb, *(["-o", "new"] if verb in ("convert", "merge", "export", "import", "migrate", "demo") else []), "")
+      for verb in ("convert", "info", "validate", "report", "view", "merge", "recover", "migrate", "export", "import",
+                   "label", "split", "rig", "play")),
+    ("fleet", "convert", "", "-o", "new"),
+    ("fleet", "report", "", "-o", "new"),
+    ("info", "data.zip", ""),
+    ("convert", "data.zip", "-o", ""),
+    ("convert", "data.zip", "--out="),
+    ("merge", "data.zip", "--name", "", "-o", "new"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", EMPTY, ids=" ".join)
+def test_an_empty_argument_is_not_this_folder(run, recording, tmp_path, arguments):
+    """Such as a variable of the shell that is not set: everything below this folder would be converted."""
+    made.write(tmp_path, made.good())
+    shutil.copy(recording(seconds=0.2), tmp_path / "drive.mcap")
+    before = state(tmp_path)
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected a value, got ''; a variable of the shell may not be set" in done.stderr
+    assert state(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: edgefirst_ros.convert("", "new"),
+        lambda: edgefirst_ros.convert("drive.mcap", ""),
+        lambda: edgefirst_ros.merge(["data.zip", ""], "new"),
+        lambda: edgefirst_ros.merge(["data.zip"], ""),
+        lambda: edgefirst_ros.export("", "coco", "new"),
+        lambda: edgefirst_ros.export("data.zip", "coco", ""),
+        lambda: edgefirst_ros.restore("", "roverd", "new"),
+        lambda: edgefirst_ros.migrate("data.arrow", ""),
+        lambda: edgefirst_ros.label("", "coco", "labels.json"),
+        lambda: edgefirst_ros.label("data.zip", "coco", ""),
+        lambda: edgefirst_ros.split("", {"train": 1.0}),
+        lambda: edgefirst_ros.Dataset(""),
+        lambda: edgefirst_ros.Dataset(["data.zip", ""]),
+    ],
+)
+def test_an_empty_name_in_python_is_not_this_folder(recording, tmp_path, monkeypatch, call):
+    made.write(tmp_path, made.good())
+    shutil.copy(recording(seconds=0.2), tmp_path / "drive.mcap")
+    monkeypatch.chdir(tmp_path)
+    before = state(tmp_path)
+    with pytest.raises(UsageError, match="a path, got ''"):
+        call()
+    assert state(tmp_path) == before

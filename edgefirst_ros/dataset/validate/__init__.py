@@ -44,6 +44,7 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limi
         The findings, the number of checked samples, members and rows, and `ok`.
 
     Raises:
+        UsageError: `path` is empty, or another object.
         OSError: The disk fails while the dataset is read.
     """
     report = Report(path_text(path), strict)
