@@ -114,11 +114,15 @@ def without_attribute(owner: object, name: str, instead: Mapping[str, str]) -> A
 
 
 def names_beside(missing: Path) -> str:
-    """Return `; beside it: ...`, the names that are most like that of a missing path; empty without one."""
+    """Return `; beside it: ...`: names that begin like that of a missing path, else like it; or an empty text."""
     from difflib import get_close_matches
 
     with suppress(OSError):
-        if near := get_close_matches(missing.name, os.listdir(missing.parent), MOST_BESIDE, 0.5):
+        stem, names = missing.stem.casefold(), os.listdir(missing.parent)
+        begun = get_close_matches(
+            missing.name, [one for one in names if one.casefold().startswith(stem)], MOST_BESIDE, 0.4
+        )
+        if near := begun or get_close_matches(missing.name, names, MOST_BESIDE, 0.8):
             return f"; beside it: {', '.join(near)}"
     return ""
 

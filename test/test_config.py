@@ -561,7 +561,7 @@ def test_single_settings_of_a_sensor_go_on_top_of_those_of_a_file(tmp_path):
         ),
         ({"lidar.points": "/x"}, "unknown setting 'lidar.points'; write it as a line of a rig: rig: {lidar.points: "),
         ({"flush_interval": "1"}, "--set: unknown setting 'flush_interval'"),
-        ({"tolerance": "soon"}, "--tolerance: expected a number at least 0, at most 60, got 'soon'"),
+        ({"tolerance": "soon"}, "--tolerance: expected a number at least 0, at most 60 s, got 'soon'"),
         ({"streams.radar.cube.offset": "61"}, "--set streams.radar.cube.offset: expected a number at least -60"),
         ({"masks": "perhaps"}, "--set masks: expected true or false, got 'perhaps'"),
     ],

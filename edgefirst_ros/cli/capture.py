@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, as_parameters, before_ros_arguments, run_node
+from edgefirst_ros.cli.live import (
+    ADDRESS,
+    NAMESPACE,
+    ROS_ARGUMENTS,
+    ZENOH,
+    as_parameters,
+    before_ros_arguments,
+    run_node,
+)
 from edgefirst_ros.cli.options import texts_of
 from edgefirst_ros.errors import UsageError
 
@@ -43,7 +51,7 @@ def capture(
         parameters = as_parameters(texts, Settings, LiveSettings)
         run_node("capture", [*ros, *parameters])  # of parameters the last one counts
     if arguments:
-        raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh use --config and --set")
+        raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh use --config and --set; {ADDRESS}")
     from edgefirst_ros.nodes.zenoh import capture as run
     from edgefirst_ros.pipeline.capture_session import load_capture
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, load_node
+from edgefirst_ros.cli.live import ADDRESS, NAMESPACE, ROS_ARGUMENTS, ZENOH, load_node
 from edgefirst_ros.cli.output import say
 from edgefirst_ros.errors import UsageError, one_line
 
@@ -36,7 +36,8 @@ def control(
         raise UsageError(f"expected one of {', '.join(VERBS)}, watch, got {verb!r}")
     given = arguments or []
     if given and (endpoint is not None or given[0] != "--ros-args"):
-        raise UsageError(f"expected one command, got {given[0]!r}; ROS arguments follow --ros-args, without --zenoh")
+        more = "ROS arguments follow --ros-args, without --zenoh" if endpoint is None else ADDRESS
+        raise UsageError(f"expected one command, got {given[0]!r}; {more}")
     if endpoint is None:
         place = ["--ros-args", "-r", f"__ns:=/{namespace.strip('/')}"] if namespace else []
         asking = load_node("capture").asking([*given, *place])
@@ -44,15 +45,16 @@ def control(
         from edgefirst_ros.nodes import zenoh
 
         asking = zenoh.asking(endpoint, namespace)
+    at = "over ROS 2" if endpoint is None else "on this machine" if endpoint == "peer" else f"at {endpoint}"
+    bus = f"{at}, namespace {namespace or '/'}"
     with asking as ask:
         if verb == "watch":
             with suppress(KeyboardInterrupt):
                 for found in watch(ask):
-                    for answer in found or [{"message": "no capture answers"}]:
+                    for answer in found or [{"message": f"no capture answers {bus}"}]:
                         say(one_line(describe_status(answer)))
             return
-        bus = "over ROS 2" if endpoint is None else f"at {endpoint}"
-        answers = give_order(verb, ask, f"{bus}, namespace {namespace or '/'}")
+        answers = give_order(verb, ask, bus)
     for answer in answers:
         say(json.dumps(answer))
     raise typer.Exit(max(answer.get("exit_code", 0) if answer["success"] else 1 for answer in answers))

@@ -304,7 +304,7 @@ def export(
     from edgefirst_ros.fleet.state import Layout
 
     if to not in SYSTEMS:
-        raise UsageError(f"unknown format {to!r}; known: {', '.join(SYSTEMS)}")
+        raise UsageError(f"--to: expected one of {', '.join(SYSTEMS)}, got {to!r}")
     if to == "yolo" and not single_group:
         remedy = "first edgefirst-ros fleet merge, then export; or use --single-group"
         raise UsageError(f"--to yolo: each drive of a fleet is in one group, and YOLO needs two: {remedy}")

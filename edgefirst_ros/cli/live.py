@@ -26,6 +26,7 @@ REC_ARGUMENTS = typer.Argument(
     metavar="REC [--ros-args ...]", help="Recording; for ROS 2, `--ros-args` with the arguments of a node may follow."
 )
 ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or peer, such as tcp/127.0.0.1:7447.")
+ADDRESS = "an address is such as tcp/127.0.0.1:7447"
 NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
 
 

@@ -212,6 +212,10 @@ def load_settings(
     return settings
 
 
+EITHER = ("rate", "keyframes")
+"""Settings of which a command line has one; a `rate` on it overrides the `keyframes` of a file."""
+
+
 def texts_of(context: typer.Context) -> dict[str, str]:
     """Return the settings that were given by options and by --set, as text by full name.
 
@@ -242,6 +246,10 @@ def texts_of(context: typer.Context) -> dict[str, str]:
         if name in own:
             raise UsageError(f"{used[name].flag} and --set {name} cannot be combined")
         texts[name] = text
+    if texts.get("rate") and texts.get("keyframes", "").lower() in ("true", "yes", "on", "1"):
+        raise UsageError(
+            f"{' and '.join(used[n].flag if n in own else f'--set {n}' for n in EITHER)} cannot be combined"
+        )
     return texts
 
 

@@ -29,6 +29,8 @@ NESTED = ("streams", "limits")
 """Nested settings: options override single ones of those in a file."""
 NAMED = re.compile(r"`(\w+)`")
 """A setting in a message."""
+UNIT = re.compile(r", (s|Hz|pixels|bytes|values|points|bytes per second)(?=[;,]|$)")
+"""The unit of a number, in its description."""
 TYPES: Mapping[str, tuple[type, str]] = {
     "boolean": (bool, "true or false"), "integer": (int, "a whole number"), "number": (float, "a number"),
     "string": (str, "text"), "array": (list, "a list of texts such as [A, B]"), "object": (str, "a map"),
@@ -92,6 +94,8 @@ class SettingField:
         bounds = [f"above {self.schema['exclusiveMinimum']:.15g}"] if "exclusiveMinimum" in self.schema else []
         bounds += [f"at least {low:.15g}"] if low is not None else []
         bounds += [f"at most {high:.15g}"] if high is not None else []
+        if bounds and (unit := UNIT.search(self.schema["description"])):
+            bounds[-1] += f" {unit[1]}"
         bounds += [f"at least {self.schema['minLength']} character"] if "minLength" in self.schema else []
         kind = TYPES[self.schema["type"]][1]
         such = "such as" if kind == "text" else "or text such as"

@@ -83,7 +83,7 @@ class Settings(Model):
         verbs=(CONVERT, FLEET, SHOW), option="T",
     )  # fmt: skip
     rate: float | None = setting(
-        None, "Samples a second, the first frame of each interval; all frames if unset", gt=0, le=1e6, option="HZ",
+        None, "Rate of samples, Hz; the first frame of each interval, all frames if unset", gt=0, le=1e6, option="HZ",
         changes=True,
     )  # fmt: skip
     keyframes: bool = setting(

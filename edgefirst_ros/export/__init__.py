@@ -251,7 +251,7 @@ def restore(
         raise UsageError(
             f"{system} holds only labels: edgefirst-ros label DATASET --from {system} {source} imports them"
         )
-    read = _system(system, known)
+    read = _system(system, known, "--from")
     check_path(out)
     given = Location.of(source).path if os.fspath(source).startswith("file:") else Path(source)
     place, report = Path(os.path.abspath(out)), LossReport(system)
@@ -264,10 +264,10 @@ def restore(
     return Exported(system, place, report, 0, sorted(place.glob("*.zip")) or sorted(place.glob("*.arrow")))
 
 
-def _system(name: str, known: Mapping[str, T]) -> T:
+def _system(name: str, known: Mapping[str, T], flag: str = "--to") -> T:
     """Return the entry of a name. Raises UsageError that lists the known ones."""
     if name not in known:
-        raise UsageError(f"unknown format {name!r}; known: {', '.join(known)}")
+        raise UsageError(f"{flag}: expected one of {', '.join(known)}, got {name!r}")
     return known[name]
 
 

@@ -447,11 +447,12 @@ def test_a_table_wider_than_the_terminal_is_printed_as_paragraphs(monkeypatch):
 def test_a_path_that_is_missing_names_those_like_it_and_what_is_read(run, tmp_path, verb):
     if verb[0] in ("report", "view"):
         pytest.importorskip({"report": "plotly", "view": "rerun"}[verb[0]])
-    for name in ("drive1.mcap", "drive2.zip", "other"):
+    for name in ("drive1.mcap", "drive2.zip", "other", "rive_2018"):
         (tmp_path / name).touch()
     own = 2 if verb[0] == "fleet" else 1
     done = run(*verb[:own], "drive", *verb[own:])
     assert done.returncode in (1, 2)
     said = done.stdout + done.stderr
     assert "drive: no such file or directory; beside it: drive2.zip, drive1.mcap" in said
+    assert "rive_2018" not in said
     assert ("*.mcap, *.db3, *.bag and rosbag2 folders" in said) == (verb[0] in ("info", "report", "view"))

@@ -45,8 +45,8 @@ def test_a_node_gets_ros_arguments_and_the_folder_as_a_parameter_behind_them(cal
 
 
 def test_options_of_settings_are_parameters_of_a_node(call, node):
-    call("capture", "--rate", "5", "--keyframes", "--require", "radar.cube,lidar.points", "--set", "max_bytes=9")
-    values = ["max_bytes:=9", "rate:=5", "keyframes:=true", 'require:=["radar.cube", "lidar.points"]']
+    call("capture", "--rate", "5", "--no-reuse", "--require", "radar.cube,lidar.points", "--set", "max_bytes=9")
+    values = ["max_bytes:=9", "rate:=5", "no_reuse:=true", 'require:=["radar.cube", "lidar.points"]']
     ((name, arguments),) = node
     assert (name, arguments[0], sorted(arguments[2::2])) == ("capture", "--ros-args", sorted(values))
 
@@ -87,7 +87,13 @@ def test_the_bus_without_an_address_is_that_of_this_machine(call, bus, tmp_path)
     ("arguments", "said"),
     [
         (["--set", "rate"], "--set: expected NAME=VALUE, got 'rate'"),
-        (["drive.mcap"], "expected options, got 'drive.mcap': with --zenoh use --config and --set"),
+        (
+            ["127.0.0.1:7447"],
+            (
+                "expected options, got '127.0.0.1:7447': with --zenoh use --config and --set; an address is such as "
+                "tcp/127.0.0.1:7447"
+            ),
+        ),
     ],
 )
 def test_what_is_no_setting_is_refused(call, bus, arguments, said):

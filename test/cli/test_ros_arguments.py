@@ -87,6 +87,10 @@ def test_help_of_replay_lists_what_it_accepts(call):
         (["play", "a", "--jobs=3"], "expected one recording, got '--jobs=3'; for other settings use --set NAME=VALUE"),
         (["replay", "a", "--lookahead", "3"], "expected recordings, got '--lookahead'"),
         (["capture", "a"], "expected options, got 'a'"),
+        (
+            ["control", "status", "--zenoh", "10.0.0.1"],
+            "expected one command, got '10.0.0.1'; an address is such as tcp/127.0.0.1:7447",
+        ),
         (["play", "a", "--zenoh", "peer", "--rate", "0"], "--rate: expected a number at least 0.01, at most 100, got"),
         (["play", "a", "--zenoh", "peer", "--ros-args"], "--ros-args and --zenoh cannot be combined"),
         (["play", "--zenoh", "peer"], "recording is not set"),

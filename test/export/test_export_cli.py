@@ -69,7 +69,7 @@ def test_label_maps_from_the_line_and_from_files(run, dataset, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--to", "kitti"], 2, "unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd"),
+        (["--to", "kitti"], 2, "--to: expected one of coco, yolo, ncore, l5kit, roverd"),
         (["--to", "l5kit", "--label-map", "car=CART"], 2, "not a class of L5Kit"),
         (["--to", "l5kit", "--label-map", "missing.json"], 2, "missing.json: neither LABEL=CLASS"),
         (["--to", "l5kit", "--label-map", "list.json"], 2, "must be a JSON object"),
@@ -107,7 +107,7 @@ def test_what_goes_wrong(run, dataset, tmp_path, arguments, code, says):
     [
         (["missing", "--from", "l5kit"], 1, "missing: no such file"),
         (["empty", "--from", "l5kit"], 1, "not a folder with scenes.zarr"),
-        (["empty", "--from", "kitti"], 2, "unknown format 'kitti'; known: ncore, l5kit, roverd"),
+        (["empty", "--from", "kitti"], 2, "--from: expected one of ncore, l5kit, roverd, got 'kitti'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

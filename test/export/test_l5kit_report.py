@@ -75,7 +75,7 @@ def test_labels_without_a_class_are_unknown_and_said(boxed, tmp_path):
         ({"to": "l5kit", "labels": {"car": "sofa"}}, r"'sofa' for 'car' is not a class"),
         ({"to": "roverd", "labels": {"car": "CAR"}}, r"'labels' \(--label-map\) for roverd; it is one of l5kit"),
         ({"to": "l5kit", "store": "itar"}, r"'store' \(--store\) for l5kit; it is one of ncore"),
-        ({"to": "kitti"}, "unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd"),
+        ({"to": "kitti"}, "--to: expected one of coco, yolo, ncore, l5kit, roverd"),
     ],
 )
 def test_what_cannot_be_asked_for(boxed, tmp_path, options, says):

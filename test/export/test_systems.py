@@ -57,17 +57,17 @@ def test_boxes_of_every_version_of_the_schema_are_exported_alike(recording, tmp_
 
 def test_an_unknown_system_is_refused_with_the_known_ones(dataset, tmp_path):
     with pytest.raises(
-        UsageError, match=r"^unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd, nuscenes$"
+        UsageError, match=r"^--to: expected one of coco, yolo, ncore, l5kit, roverd, nuscenes, got 'kitti'$"
     ):
         export(dataset, "kitti", tmp_path / "out")
-    with pytest.raises(UsageError, match=r"^unknown format 'kitti'; known: ncore, l5kit, roverd$"):
+    with pytest.raises(UsageError, match=r"^--from: expected one of ncore, l5kit, roverd, got 'kitti'$"):
         restore(tmp_path, "kitti", tmp_path / "out")
     with pytest.raises(UsageError, match=r"^yolo holds only labels: edgefirst-ros label"):
         restore(tmp_path, "yolo", tmp_path / "out")
 
 
 def test_what_cannot_be_read_back_is_unknown_to_an_import(listing, tmp_path):
-    with pytest.raises(UsageError, match=r"^unknown format 'listing'; known: ncore, l5kit, roverd$"):
+    with pytest.raises(UsageError, match=r"^--from: expected one of ncore, l5kit, roverd, got 'listing'$"):
         restore(tmp_path, "listing", tmp_path / "out")
 
 

@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.schema import VERSIONS, WORKING
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations
 from edgefirst_ros.dataset.tables.values import converted
 from edgefirst_ros.dataset.tables.write import outline_of_png
-from edgefirst_ros.errors import DatasetError, UsageError, text_of
+from edgefirst_ros.errors import DatasetError, UsageError, counted, text_of
 from edgefirst_ros.export.importing import check_member_name
 from edgefirst_ros.export.output import ahead
 
@@ -204,8 +204,9 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlook
     report.count("samples without a picture", "", "not exported", without)
     report.count("samples that the model skipped", "", "not exported; --unlooked exports them as empty", left)
     if not found:
-        why = f": {left} samples were skipped by the model (--unlooked includes them as empty)" if left else ""
-        raise DatasetError(f"{dataset.container.path}: no picture has labels{why}")
+        bare = f"no labels and no result of the model in {counted(left, 'picture')}; --unlooked exports them as empty"
+        why = bare if left else "no sample has a picture"
+        raise DatasetError(f"{dataset.container.path}: {why}")
     return found
 
 

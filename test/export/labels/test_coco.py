@@ -192,7 +192,7 @@ def test_what_the_model_never_looked_at_is_no_background(tmp_path, capsys):
     assert (
         len(opened(export(dataset, "coco", tmp_path / "all", unlooked=True).out / "instances.json", capsys).imgs) == 6
     )
-    with pytest.raises(DatasetError, match=r"no picture has labels: 6 samples were skipped"):
+    with pytest.raises(DatasetError, match=r"no labels and no result of the model in 6 pictures; --unlooked"):
         export(write(tmp_path / "b", boxes(0)), "coco", tmp_path / "none")
 
 
