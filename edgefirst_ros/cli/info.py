@@ -159,7 +159,7 @@ class DatasetInfo:
             yield f"place: latitude {south:.5f} to {north:.5f}, longitude {west:.5f} to {east:.5f}"
         if whole.counts:
             yield ""
-            yield summary.topic_table()
+            yield from summary.topic_table()
         yield ""
         yield summary.sensor_table()
         if self._repeats[0]:

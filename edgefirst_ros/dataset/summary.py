@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.counts import LOSS, Counts
-from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, of_sequence
+from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, of_sequence
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
-from edgefirst_ros.errors import DatasetError, counted, listed
+from edgefirst_ros.errors import DatasetError, Text, counted, listed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 ALL = "all"
 """Name of the row that sums all sequences."""
 NAMED = 5
-APART = "-: read for position, attitude, labels or calibration, or not used"
+APART = "-: read for position, attitude, labels or calibration, or of no use; no: see the notes"
+"""Explains the column `used` of topics that are in no sample."""
 
 Table = tuple[Sequence[str], list[tuple[str, ...]]]
 """Head and rows, as text."""
@@ -169,16 +170,19 @@ class DatasetSummary:
             rows.append((one.name, str(one.samples), begin, length, *state))
         return head, rows
 
-    def topic_table(self) -> Table:
-        """Messages by topic: seen, used, dropped by reason."""
+    def topic_table(self) -> Text:
+        """Describe messages by topic: seen, used, dropped by reason."""
         found = []
+        unused = {of["topic"] for of in self.metadata.get(UNUSED) or ()}
         for one in self.rows:
             for topic, count in sorted((one.counts or {}).items()):
                 reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(count["dropped"].items()) if n)
                 apart = not count["written"] and count["seen"] > sum(count["dropped"].values())
-                used = "-" if apart else str(count["written"])
+                used = "no" if apart and topic in unused else "-" if apart else str(count["written"])
                 found.append((one.name, topic, str(count["seen"]), used, reasons))
-        return self._told_apart(("topic", "seen", "used", "not used"), found)
+        yield self._told_apart(("topic", "seen", "used", "not used"), found)
+        if any(row[-2] in ("-", "no") for row in found):
+            yield APART
 
     def sensor_table(self) -> Table:
         """Samples with each sensor, and its |skew| in ms."""

@@ -177,7 +177,6 @@ class Outcome:
             Lines, and tables as (head, rows).
         """
         from edgefirst_ros.dataset.query import count_repeats, describe_repeats
-        from edgefirst_ros.dataset.summary import APART
 
         if self.refused is not None:
             yield f"{counted(self.samples, 'sample')} in {show_path(self.paths.members_partial)}, unfinished"
@@ -191,10 +190,7 @@ class Outcome:
         if summary.is_several:
             yield summary.sequence_table()
             yield ""
-        head, rows = summary.topic_table()
-        yield head, rows
-        if any(row[-2] == "-" for row in rows):
-            yield APART
+        yield from summary.topic_table()
         yield ""
         yield summary.sensor_table()
         modelled = [one for one in summary.sequences if one.sensors.get("model")]

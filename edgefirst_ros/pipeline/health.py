@@ -75,7 +75,7 @@ class Status:
 class Condition(IntEnum):
     """Condition of a capture, as exit code of `edgefirst-ros control status`."""
 
-    RECORDING = 0
+    OK = 0
     WAITING = 3
     FAILED = 4
     STALE = 5
@@ -122,13 +122,13 @@ class Health:
         if "state" not in facts:
             wanted = facts["active"] and facts.get("wanted", True)
             words = facts["waiting_for"] or session.state.value
-            return (Condition.WAITING, words) if wanted else (Condition.RECORDING, f"idle: {words}")
+            return (Condition.WAITING, words) if wanted else (Condition.OK, f"idle: {words}")
         rate = session.settings.rate
         limit = max(session.live.stale_after, 3 / rate if rate else 0.0)
         age = time.monotonic() - self._came
         if (facts["recording"] or facts.get("waiting")) and age > limit:
             return Condition.STALE, f"{facts['state']}, but no sample for {age:.0f} s"
-        return Condition.RECORDING, str(facts["state"])
+        return Condition.OK, str(facts["state"])
 
     def measure(self, session: CaptureSession, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the age of the newest sample, s, the minutes until the disk is full, and rates by sensor, Hz.

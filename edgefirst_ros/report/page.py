@@ -22,7 +22,8 @@ import numpy as np
 
 from edgefirst_ros import __version__
 from edgefirst_ros.counts import LOSS
-from edgefirst_ros.dataset.summary import ALL, shares_of
+from edgefirst_ros.dataset.schema import UNUSED
+from edgefirst_ros.dataset.summary import ALL, APART, shares_of
 from edgefirst_ros.dataset.verdict import Level
 from edgefirst_ros.errors import printable
 from edgefirst_ros.report.sheet import filmstrip
@@ -73,6 +74,8 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
         draw=Markup(draw),  # noqa: S704  our own
         sections=list(SECTIONS.items()),
         facts=facts,
+        unused={of["topic"] for of in facts[UNUSED]},
+        apart=APART.replace("see the notes", "see below"),
         figs={section: _figures(found.figures.get(section, ())) for section in SECTIONS},
         sheet=found.sheet,
         uri=_data,

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from edgefirst_ros import convert
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.info import recording_facts
+from edgefirst_ros.cli.info import DatasetInfo, recording_facts
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.report.projection import NotProjectableError, project
@@ -192,12 +192,19 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
     assert {topic: of["use"] for topic, of in found.items() if topic in uses} == uses
     assert found["/rear/points"]["count"] == outcome.counts["/rear/points"].seen > 0
     assert {of["topic"] for of in recording_facts(path)["unused_topics"]} == set(found)
+    for printed in (outcome.text(), DatasetInfo(outcome.paths.container).text()):
+        lines = [*printed]
+        (table,) = [part for part in lines if not isinstance(part, str) and part[0][0] == "topic"]
+        used = {row[0]: row[2] for row in table[1]}
+        assert (used["/rear/points"], used["/fix"], used["/imu"]) == ("no", "no", "-")
+        assert "-: read for position, attitude, labels or calibration, or of no use; no: see the notes" in lines
     for what in (path, outcome.paths.container):
         reported = report(what, tmp_path / "page.html", samples=1, overwrite=True)
         page = reported.pages[0].read_text()
         assert {of["topic"]: of["use"] for of in reported.facts[0]["unused_topics"]} == {
             t: o["use"] for t, o in found.items()
         }
+        assert page.count('data-name="used">no</td>') == len(found)
         assert all(f"{topic} (" in page and f"<code>{use}</code>" in page for topic, use in uses.items())
     with pytest.raises(UsageError, match=r"--strict-topics: not used: .*/rear/points"):
         convert(path, tmp_path / "strict", strict_topics=True)

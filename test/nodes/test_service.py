@@ -94,6 +94,7 @@ def test_the_status_has_the_condition_as_exit_code(service, monkeypatch, facts, 
     clock["now"] += quiet
     told = service.order("status").result()
     assert (told["exit_code"], told["message"], told["success"]) == (code, message, True)
+    assert told["condition"] == {0: "ok", 3: "waiting", 4: "failed", 5: "stale"}[code]  # `ok` is also idle by order
     assert told["newest_sample_age"] == (pytest.approx(quiet) if facts.get("samples") else None)
 
 

@@ -167,7 +167,8 @@ class Report:
             if one.level is not Level.GREEN:
                 of = f" of {one.where}" if one.where else ""
                 lines.append(one_line(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
-        checked = ", ".join(counted(count, what.removesuffix("s")) for what, count in self.checked.items())
+        rows = {"annotations": "annotation row"}  # a sample without annotations has one too
+        checked = ", ".join(counted(n, rows.get(what, what.removesuffix("s"))) for what, n in self.checked.items())
         verdict = "ok" if self.ok else "not ok"
         lines.append(
             one_line(f"{self.dataset}: {verdict}, {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}")
