@@ -49,16 +49,9 @@ def write_annotations(
     *,
     dry_run: bool = False,
 ) -> Path | None:
-    """Replace the annotations of a dataset by `frame`, columns and types as `Dataset.annotations` has them.
+    """Replace the annotations of a dataset by `frame`, as `Dataset.write_annotations` does.
 
-    Columns that are missing are null; columns that the schema does not know stay. Null values of a sample (group, size,
-    location, pose, timestamp and so on) come from the replaced table. A sample without rows gets one row that marks it
-    as empty. Labels without an index get that of the name, new ones the next. `categories` replaces all metadata of
-    labels: by name an `id`, which is the index, and further values.
-    The same rows result in the same bytes. With `keep_as`, an ending of its name, the old table stays beside older
-    ones, and its path is returned; `dry_run` checks all and changes no file. Raises UsageError for rows that are not
-    as the format says, DatasetError for a dataset whose annotations cannot be replaced, StorageError; no file changes
-    then.
+    A sample without rows gets one row that marks it as empty. The same rows result in the same bytes.
     """
     if not isinstance(frame, pl.DataFrame):
         raise UsageError(f"expected a polars.DataFrame, got {type(frame).__name__}")

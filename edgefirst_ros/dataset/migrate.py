@@ -52,6 +52,9 @@ class BoxForm:
     layout: str
     normalised: bool
 
+    def __str__(self) -> str:
+        return f"{self.layout} {'normalised' if self.normalised else 'in pixels'}"
+
 
 FIXED = {".json": BoxForm("ltwh", True), ".arrow": BoxForm("cxcywh", True), ".parquet": BoxForm("cxcywh", True)}
 """Box layout of formats without metadata."""
@@ -75,17 +78,8 @@ class Migration:
         return 3 if self.lost else 0
 
     def plain(self) -> dict[str, Any]:
-        return {
-            "source": str(self.source),
-            "out": str(self.out),
-            "from": self.from_version,
-            "to": self.to_version,
-            "rows": self.rows,
-            "changed": self.changed,
-            "lost": self.lost,
-            "notes": self.notes,
-            "exit_code": self.exit_code,
-        }
+        named = {"source": str(self.source), "out": str(self.out), "from": self.from_version, "to": self.to_version}
+        return named | {name: getattr(self, name) for name in ("rows", "changed", "lost", "notes", "exit_code")}
 
     def text(self) -> Text:
         yield f"{self.out}: {counted(self.rows, 'row')}, {self.from_version} to {self.to_version}"
@@ -215,13 +209,10 @@ def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, nor
 
 def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
     """Return the columns of the target: those of the version, then those unknown to all versions."""
-    known = schema.columns(to)
-    if "polygon" not in known and "polygon" in change.columns:
-        if form == JSON_SUFFIX:
-            known["polygon"] = schema.WORKING["polygon"]
-        there = {*change.columns, "mask"}
-    else:
-        there = {*change.columns}
+    known, there = schema.columns(to), {*change.columns}
+    if "polygon" not in known and "polygon" in there:
+        known |= {"polygon": schema.WORKING["polygon"]} if form == JSON_SUFFIX else {}
+        there.add("mask")
     bound = {column.name for column in schema.COLUMNS} - {column.name for column in schema.FURTHER}
     further = {name: column for name, column in change.columns.items() if name not in bound}
     if form == JSON_SUFFIX:
@@ -360,7 +351,7 @@ class Change:
         valid = valid & finite
         single[~valid] = 0
         columns["box2d"] = fixed(single, valid, array.type)
-        self._tally.change(f"box2d: {_words(self._found)} to {_words(self.boxes)}", int(valid.sum()))
+        self._tally.change(f"box2d: {self._found} to {self.boxes}", int(valid.sum()))
 
     def _turned_boxes(self, columns: dict[str, pa.Array]) -> None:
         array = columns["box3d"]
@@ -423,7 +414,3 @@ class Change:
         if not boxed and (values := decode_gray(png)) is not None and values.dtype != bool:
             raise DatasetError("indices of classes are not an outline of one object")
         return rings
-
-
-def _words(boxes: BoxForm) -> str:
-    return f"{boxes.layout} {'normalised' if boxes.normalised else 'in pixels'}"

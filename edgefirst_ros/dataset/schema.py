@@ -41,11 +41,6 @@ INDICES = pa.large_list(pa.uint32())
 TIMING = pa.struct([(field, pa.int64()) for field in ("load", "preprocess", "inference", "decode")])
 
 
-def array(kind: pa.DataType, length: int) -> pa.DataType:
-    """Return the type of an array of `length` values (polars: Array)."""
-    return pa.list_(kind, length)
-
-
 @dataclass(frozen=True)
 class Column:
     """One column of one range of schema versions (`until` is the last that has it)."""
@@ -79,19 +74,19 @@ COLUMNS = (
     Column("mask", MASK_AS_POLYGON, until="2025.10"),
     Column("mask", pa.large_binary(), since="2026.04"),
     Column("mask_score", _F32, since="2026.04"),
-    Column("box2d", array(_F32, 4)),
+    Column("box2d", pa.list_(_F32, 4)),
     Column("box2d_score", _F32, since="2026.04"),
-    Column("box3d", array(_F32, 6)),
+    Column("box3d", pa.list_(_F32, 6)),
     Column("box3d_score", _F32, since="2026.04"),
     Column("iscrowd", pa.uint8(), since="2025.10", until="2025.10"),
     Column("iscrowd", pa.bool_(), since="2026.04"),
     Column("ignore", pa.bool_(), since="2026.10"),
     Column("category_frequency", CATEGORY, since="2026.04"),
-    Column("size", array(_U32, 2), "sample", since="2025.10"),
-    Column("location", array(_F64, 2), "sample", until="2025.01"),
-    Column("location", array(_F32, 2), "sample", since="2025.10"),
-    Column("pose", array(_F64, 3), "sample", until="2025.01"),
-    Column("pose", array(_F32, 3), "sample", since="2025.10"),
+    Column("size", pa.list_(_U32, 2), "sample", since="2025.10"),
+    Column("location", pa.list_(_F64, 2), "sample", until="2025.01"),
+    Column("location", pa.list_(_F32, 2), "sample", since="2025.10"),
+    Column("pose", pa.list_(_F64, 3), "sample", until="2025.01"),
+    Column("pose", pa.list_(_F32, 3), "sample", since="2025.10"),
     Column("degradation", CATEGORY, "sample", until="2025.01"),
     Column("degradation", TEXT, "sample", since="2025.10"),
     Column("status", CATEGORY, until="2025.01"),
@@ -249,7 +244,7 @@ def companions_of(columns: Iterable[str]) -> list[str]:
 def companion_columns(sensor: Sensor) -> dict[str, Column]:
     """Return the columns of a companion in the frames table by name."""
     listed = [Column(f"{sensor.column}_{what}", _I64, "sample") for what in ("timestamp", "skew")]
-    listed += [Column(sensor.size_column, array(_U32, 2), "sample")] if sensor.form == "camera" else []
+    listed += [Column(sensor.size_column, pa.list_(_U32, 2), "sample")] if sensor.form == "camera" else []
     return {column.name: column for column in listed}
 
 
@@ -262,10 +257,10 @@ def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, 
         Column("latitude", _F64, "sample"),
         Column("longitude", _F64, "sample"),
         Column("altitude", _F64, "sample"),
-        Column("orientation", array(_F64, 4), "sample"),  # x, y, z, w
-        Column("pose_position", array(_F64, 3), "sample"),  # m in pose_frame
-        Column("pose_orientation", array(_F64, 4), "sample"),  # x, y, z, w
-        Column("size", array(_U32, 2), "sample"),  # width, height
+        Column("orientation", pa.list_(_F64, 4), "sample"),  # x, y, z, w
+        Column("pose_position", pa.list_(_F64, 3), "sample"),  # m in pose_frame
+        Column("pose_orientation", pa.list_(_F64, 4), "sample"),  # x, y, z, w
+        Column("size", pa.list_(_U32, 2), "sample"),  # width, height
         *(column for base in companions for column in companion_columns(of_column(base)).values()),
         Column("keyframe", pa.bool_(), "sample"),
         Column("segment", _U32, "sample"),

@@ -63,35 +63,28 @@ _PICTURES = {
     "pictures": "copy, link (to the files of a dataset that is a folder) or none",
     "unlooked": "also samples that the model skipped, as empty pictures",
 }
-_LABELS = {
-    "coco": _PICTURES | {"by_group": "a file of annotations for each group"},
-    "yolo": _PICTURES
-    | {"segment": "outlines instead of boxes", "single_group": "also without pictures in group train or val"},
+_COCO = _PICTURES | {"by_group": "a file of annotations for each group"}
+_YOLO = _PICTURES | {
+    "segment": "outlines instead of boxes",
+    "single_group": "also without pictures in group train or val",
+}
+_NCORE = {"store": "kind of its stores, itar or directory"}
+_L5KIT = {"labels": "names of its classes by label, over the usual ones"}
+_NUSCENES = {
+    "keyframe_rate": "keyframes a second; all other messages are sweeps",
+    "scene_seconds": "length of a scene in s",
+    "labels": "categories of nuScenes by label, over the usual ones",
+    "undistort": "take the distortion out of the pictures",
 }
 SYSTEMS = {
-    name: System(name, _lazily(f"labels.{name}", "export"), None, options, calibrated=False)
-    for name, options in _LABELS.items()
-}
-SYSTEMS |= {
-    name: System(name, _lazily(name, "export"), _lazily(name, "restore"), options)
-    for name, options in (
-        ("ncore", {"store": "kind of its stores, itar or directory"}),
-        ("l5kit", {"labels": "names of its classes by label, over the usual ones"}),
-        ("roverd", dict[str, str]()),
-    )
-}
-SYSTEMS |= {
-    "nuscenes": System(
-        "nuscenes",
-        _lazily("nuscenes", "export"),
-        None,
-        {
-            "keyframe_rate": "keyframes a second; all other messages are sweeps",
-            "scene_seconds": "length of a scene in s",
-            "labels": "categories of nuScenes by label, over the usual ones",
-            "undistort": "take the distortion out of the pictures",
-        },
-        joins=True,
+    system.name: system
+    for system in (
+        System("coco", _lazily("labels.coco", "export"), None, _COCO, calibrated=False),
+        System("yolo", _lazily("labels.yolo", "export"), None, _YOLO, calibrated=False),
+        System("ncore", _lazily("ncore", "export"), _lazily("ncore", "restore"), _NCORE),
+        System("l5kit", _lazily("l5kit", "export"), _lazily("l5kit", "restore"), _L5KIT),
+        System("roverd", _lazily("roverd", "export"), _lazily("roverd", "restore"), {}),
+        System("nuscenes", _lazily("nuscenes", "export"), None, _NUSCENES, joins=True),
     )
 }
 """The systems that are known, by name."""
@@ -202,7 +195,6 @@ def export(
 
 
 def _report_placeholders(dataset: Dataset, report: LossReport) -> None:
-    """Report the sequences whose exported calibration is only a placeholder."""
     from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 
     words = {name: part.calibration(name).calibration for part in dataset.parts for name in part.sequences}
@@ -247,7 +239,7 @@ def restore(
     refuse_buckets("import", [source], "fetch the folder, and import that", does="read from")
     refuse_buckets("import", [out], "import to a folder, then upload the dataset")
     known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
-    if system in _LABELS:
+    if system in SYSTEMS and not SYSTEMS[system].calibrated:
         raise UsageError(
             f"{system} holds only labels: edgefirst-ros label DATASET --from {system} {source} imports them"
         )
@@ -265,7 +257,6 @@ def restore(
 
 
 def _system(name: str, known: Mapping[str, T], flag: str = "--to") -> T:
-    """Return the entry of a name. Raises UsageError that lists the known ones."""
     if name not in known:
         raise UsageError(f"{flag}: expected one of {', '.join(known)}, got {name!r}")
     return known[name]

@@ -49,18 +49,12 @@ LONGEST_INSTANCE = 24
 
 
 # ---- samples -------------------------------------------------------------------------------------
-def find_nearest(stamps: NDArray[np.int64], stamp: int, tolerance: int = TOLERANCE) -> int | None:
-    """Return the index of the stamp nearest to another, of two the earlier; None beyond the tolerance.
-
-    Args:
-        stamps: (N,) rising.
-        stamp: in the same unit, as `tolerance`.
-        tolerance: largest distance.
-    """
+def find_nearest(stamps: NDArray[np.int64], stamp: int) -> int | None:
+    """Return the index of the stamp (N,), rising, nearest to another, of two the earlier; None beyond TOLERANCE; ns."""
     place = int(np.searchsorted(stamps, stamp))
     near = [n for n in (place - 1, place) if 0 <= n < len(stamps)]
     found = min(near, key=lambda n: abs(int(stamps[n]) - stamp), default=None)
-    return found if found is not None and abs(int(stamps[found]) - stamp) <= tolerance else None
+    return found if found is not None and abs(int(stamps[found]) - stamp) <= TOLERANCE else None
 
 
 @dataclass(frozen=True)

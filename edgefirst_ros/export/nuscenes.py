@@ -265,7 +265,6 @@ class _SequenceWriter:
         return self.drive.rig_to_world[self._kept]
 
     def _pose_at(self, stamps: NDArray[np.int64]) -> Floats:
-        """Interpolate (N, 4, 4) ego to map at stamps in ns."""
         return between(self._poses, self._stamps, stamps)
 
     @cached_property
@@ -325,7 +324,6 @@ class _SequenceWriter:
 
     @cached_property
     def _straighteners(self) -> dict[str, Straightener]:
-        """Straighteners of the pictures of each channel that has a distortion."""
         cameras = [of.channel for of in self.channels.values() if self._undistort and of.channel.modality == "camera"]
         infos = {channel.name: self.drive.info_of(channel.sensor) for channel in cameras}
         return {name: Straightener(info) for name, info in infos.items() if np.any(info["d"])}
@@ -357,7 +355,6 @@ class _SequenceWriter:
 
     @cached_property
     def _sample_tokens(self) -> list[str]:
-        """Token of each keyframe."""
         return [self._token("sample", self.drive.samples[sample].frame) for sample in self.keyframes]
 
     def _write_samples(self, tables: RecordTables) -> None:
@@ -539,7 +536,6 @@ class _SequenceWriter:
         return known or label or UNKNOWN
 
     def _count_points(self, boxes: Boxes, turned: Floats, centres: Floats) -> list[list[int]]:
-        """Return how many lidar and radar points are in each box."""
         found = []
         for keyframe, numbers in groupby(range(len(boxes.frame)), lambda n: int(boxes.frame[n])):
             clouds = [self._points(modality, keyframe) for modality in ("lidar", "radar")]
@@ -634,7 +630,6 @@ def _turned(poses: Floats) -> Floats:
 
 
 def _encode_picture(pixels: NDArray[np.uint8], kind: str) -> bytes:
-    """Return a picture (height, width, 3) in the form of a kind of member."""
     from PIL import Image
 
     data = io.BytesIO()

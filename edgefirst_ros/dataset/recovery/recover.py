@@ -651,9 +651,7 @@ class _Recoverer:
     def _is_kept(self, path: Path) -> bool:
         """True if a table is not made again: one of another tool, and an own one that needs no change.
 
-        An own one of annotations loses the rows of lost samples.
-
-        One that cannot be read is put aside.
+        An own one of annotations loses the rows of lost samples. One that cannot be read is put aside.
         """
         if self._finished is None:
             return False

@@ -33,7 +33,6 @@ from edgefirst_ros.dataset.tables.values import (
     lengths,
     lists,
     numbers_of,
-    numpy_type,
 )
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, stored
 from edgefirst_ros.errors import DatasetError
@@ -94,14 +93,14 @@ def _of_samples(found: Columns, names: pa.Array) -> Columns:
 
 def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -> pa.Array:
     """Named numbers as arrays of a fixed length; null where all are, with a null within where some are."""
-    wanted = schema.array(kind, len(names))
+    wanted = pa.list_(kind, len(names))
     if array.null_count == len(array):
         return pa.nulls(len(array), wanted)
     children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     valid = np.stack([is_valid(children[name]) for name in names], axis=1)
     parts = [pc.fill_null(children[name], 0).to_numpy(zero_copy_only=False) for name in names]
     with np.errstate(over="ignore"):
-        numbers = np.stack(parts, axis=1).astype(numpy_type(kind))
+        numbers = np.stack(parts, axis=1).astype(kind.to_pandas_dtype())
     flat = pa.array(numbers.reshape(-1), kind, mask=None if valid.all() else ~valid.reshape(-1))
     bitmap = pa.py_buffer(np.packbits(valid.any(axis=1), bitorder="little"))
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=[flat])
@@ -323,26 +322,22 @@ class Flattener:
             return
         rows = self._columns(self._rows, self._look_over(), ANNOTATION, "annotation")
         samples = self._columns(self._waiting, set().union(*self._waiting), SAMPLE, "sample")
-        self._collect(samples, rows, np.array(self._owner))
-        self._waiting, self._rows, self._owner = [], [], []
-
-    def _collect(self, samples: Columns, rows: Columns, owner: NDArray[np.int64]) -> None:
         names = names_of(samples)
         count = len(names)
         if names.null_count:
             nameless = self.samples - count + pc.index(pc.is_null(names), True).as_py()
             raise self._error("has no name, sequence_name or image_name", nameless)
         try:
-            self._batches.append(_joined(samples, rows, names, owner))
+            self._batches.append(_joined(samples, rows, names, np.array(self._owner)))
         except ValueError as error:
             place = f"one of {count} samples up to {self.samples} (from 0)"
             raise DatasetError(f"{self._path}: {place} has a mask that is not base64: {error}") from error
-        self._before += len(owner)
+        self._before += len(self._owner)
+        self._waiting, self._rows, self._owner = [], [], []
 
     def _columns(
         self, values: list[dict[str, Any]], keys: set[str], kinds: dict[str, pa.DataType], what: str
     ) -> dict[str, pa.Array]:
-        """Return the columns of objects that have these keys, all those of `kinds`."""
         given = {key: kind for key, kind in kinds.items() if key in keys}
         try:
             found = pa.array(values, pa.struct(list(given.items()))).flatten() if given else []
@@ -408,7 +403,7 @@ class NestedFile:
                 document.read()
             self.bare = document.bare
             self.metadata: dict[str, str] = (
-                {} if self.bare else {k: _text(value) for k, value in document.beside.items() if value is not None}
+                {} if self.bare else {key: _text(value) for key, value in document.beside.items() if value is not None}
             )
             "".join(part for item in self.metadata.items() for part in item).encode()  # must be Unicode
             self._table = rows.finish(self.metadata.get("box2d_format", LAYOUT))

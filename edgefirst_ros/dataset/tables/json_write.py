@@ -161,7 +161,7 @@ def _named(array: pa.Array, names: tuple[str, ...]) -> pa.Array:
 def _paired(array: pa.Array) -> pa.Array:
     rings = pc.list_flatten(array)
     numbers = pc.list_flatten(rings)
-    kind = schema.array(pa.float32(), 2)
+    kind = pa.list_(pa.float32(), 2)
     points = pa.Array.from_buffers(kind, len(numbers) // 2, [None], children=[pa.concat_arrays([numbers])])
     return lists(lengths(array), lists(lengths(rings) // 2, points), is_valid(array))
 

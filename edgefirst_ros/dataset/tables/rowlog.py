@@ -33,7 +33,6 @@ from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 
 Row = Mapping[str, object]
-MemberSum = tuple[str, int, int]
 
 ANNOTATION_ROWS = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
 """Columns of annotation rows, for all versions that they are sealed to; `pose` is [yaw, pitch, roll] here."""
@@ -226,7 +225,7 @@ class RowLog:
             self._annotation_rules.check(row)
         self._frame_rules.check(frame)
 
-    def announce(self, members: Sequence[MemberSum]) -> None:
+    def announce(self, members: Sequence[tuple[str, int, int]]) -> None:
         """Record sizes and checksums of members before they are written. Raises StorageError."""
         self._write({"members": members})
 
@@ -255,7 +254,6 @@ class RowLog:
         self.samples += 1
 
     def _write_waiting(self) -> None:
-        """Write the samples with batches as one record."""
         if self._waiting:
             frames, batches = zip(*self._waiting, strict=True)
             (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -427,7 +425,6 @@ class LoggedRows:
             raise DatasetError(f"this version knows no record of {', '.join(sorted(facts))[:100]}")
 
     def _add(self, frame: dict[str, Any], record: _Record) -> None:
-        """Add the rows of a sample."""
         key = self._see(frame)
         for row in (rows := _with_masks(record.rows, record.blob)):
             if _identity(row) != key:

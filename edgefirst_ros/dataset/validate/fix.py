@@ -172,7 +172,6 @@ class RowRepair:
 
 
 def _any(batch: pa.RecordBatch, names: Collection[str]) -> Flags:
-    """Return where one of the columns is filled."""
     found: Flags = np.zeros(batch.num_rows, np.bool_)
     for name in names:
         if name in batch.schema.names:

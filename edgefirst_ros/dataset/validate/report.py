@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -421,15 +421,11 @@ def where(
     `say` and `place`: a text with columns of the row in braces, or a function of the row.
     """
     rows = frame.filter(bad)
-    tell = [one if callable(one) else partial(_fill, one) for one in (place, say)]
+    tell = [one if callable(one) else one.format_map for one in (place, say)]
     for row in rows.head(KEPT).iter_rows(named=True):
         yield tell[0](row), tell[1](row)
     if len(rows) > KEPT:
         yield len(rows) - KEPT
-
-
-def _fill(text: str, row: dict[str, Any]) -> str:
-    return text.format(**row)
 
 
 def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl.DataFrame:

@@ -231,7 +231,6 @@ def judge_drive(subject: Subject) -> list[Check]:
 
 
 def _without(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose sample is not in another frame."""
     return left.join(right.select(KEY), on=KEY, how="anti", nulls_equal=True, maintain_order="left")
 
 

@@ -477,7 +477,6 @@ def axes(subject: Subject) -> Found:
 
 
 def _is_finite(name: str, length: int) -> pl.Expr:
-    """Return whether a column holds `length` finite numbers."""
     numbers = [pl.col(name).list.get(n, null_on_oob=True).is_finite().fill_null(False) for n in range(length)]
     return (pl.col(name).list.len() == length) & pl.all_horizontal(numbers)
 

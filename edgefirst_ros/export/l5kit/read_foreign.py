@@ -136,7 +136,6 @@ def _boxes_of(agents: Records, rig: Floats) -> Floats:
 
 
 def _describe(scene: str, agent: np.void) -> Row:
-    """Return object_id, label and score of an agent."""
     shares = agent["label_probabilities"]
     best = max((n for n in range(len(LABELS)) if n not in NOTHING), key=lambda n: float(shares[n]))
     row: Row = {"object_id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{scene}/{int(agent['track_id'])}"))}

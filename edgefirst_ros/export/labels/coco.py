@@ -122,12 +122,7 @@ def export(
             writer.write(out / name, [item for item in numbered if item[1].group == group])
     else:
         writer.write(out / FILE, numbered)
-    put_pictures(
-        chosen,
-        pictures,
-        lambda picture: out / IMAGES / picture.file,
-        lambda done: progress("pictures", done, len(chosen)),
-    )
+    put_pictures(chosen, pictures, lambda picture: out / IMAGES / picture.file, progress)
     _report(report, dataset, rows, writer, pictures)
 
 
@@ -441,8 +436,6 @@ class _LabelFile:
         try:
             if isinstance(runs, str):
                 runs = unpacked(runs)
-            if not isinstance(runs, list) or not all(type(run) is int and 0 <= run < 1 << 40 for run in runs):
-                raise ValueError("runs are not a list of lengths")
             return encode_gray(mask_of(runs, real))
         except ValueError:
             self._found.lost["masks whose runs do not fit"] += 1
@@ -480,7 +473,6 @@ def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _finite(values: list[float]) -> list[float] | None:
-    """Return the values, where float32 can hold them."""
     return values if all(-LARGEST_FLOAT < value < LARGEST_FLOAT for value in values) else None
 
 
@@ -501,12 +493,12 @@ def runs_of(mask: NDArray[np.bool_]) -> list[int]:
     return [0, *runs] if len(flat) and flat[0] else runs
 
 
-def mask_of(runs: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
+def mask_of(runs: Any, size: tuple[int, int]) -> NDArray[np.bool_]:
     """Return the mask (height, width) of runs; `size` is width and height. Raises ValueError where they do not fit."""
     width, height = size
-    counts = np.asarray(runs)
-    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+    if not isinstance(runs, list) or not all(type(run) is int and 0 <= run < LONGEST_RUN for run in runs):
         raise ValueError("runs are not a list of lengths")
+    counts = np.asarray(runs, np.int64)
     if int(counts.sum()) != width * height or (counts > width * height).any():
         raise ValueError(f"runs of {int(counts.sum())} pixels for {width} x {height}")
     values = np.zeros(len(counts), np.bool_)

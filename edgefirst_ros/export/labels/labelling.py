@@ -188,7 +188,7 @@ def label(
     there = set(kept.select("name", "frame").iter_rows())
     if not found.federated:
         absent = sorted(of["id"] for name, of in categories.items() if name in found.categories)
-        rows += [{**_named(key), "neg_label_indices": absent} for key in sorted(empty - there, key=_order)]
+        rows += [{**key._asdict(), "neg_label_indices": absent} for key in sorted(empty - there, key=_order)]
     _correct_absent(before, rows, replace=replace)
     table = _table(rows)
     done.annotations = annotating(table).height
@@ -223,11 +223,11 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
             named.add(key)
             size = size_of(dataset.sample(*key))
             lost = found.lost.total()
-            own = [{**_named(key), **picture.of_sample, **row} for row in picture.rows(size)]
+            own = [{**key._asdict(), **picture.of_sample, **row} for row in picture.rows(size)]
             rows += own
             if not own and found.lost.total() == lost:
                 empty.add(key)
-                rows += [{**_named(key), **picture.of_sample}] if picture.of_sample else []
+                rows += [{**key._asdict(), **picture.of_sample}] if picture.of_sample else []
     done.pictures = len(named)
     if not found.pictures:
         raise DatasetError(f"{found.source}: names no picture to import")
@@ -371,10 +371,6 @@ def _overlaps(new: Sequence[list[float] | None], old: Sequence[list[float] | Non
             overlap = np.where(same, 1.0, np.where(union > 0, common / union, 0.0))
         best = np.fmax(best, overlap)
     return best
-
-
-def _named(key: Key) -> Row:
-    return {"name": key.name, "frame": key.frame}
 
 
 def _order(key: Key) -> tuple[str, int]:

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import Key
@@ -222,9 +223,9 @@ def put_pictures(
     pictures: Sequence[LabelledPicture],
     mode: str,
     place: Callable[[LabelledPicture], Path],
-    tell: Callable[[int], None],
+    progress: Progress,
 ) -> None:
-    """Copy or link pictures to where `place` says; `tell` gets the number of those done. Raises DatasetError."""
+    """Copy or link pictures to where `place` says. Raises DatasetError."""
     if mode == "none":
         return
     items: Iterable[tuple[LabelledPicture, bytes]] = ((picture, b"") for picture in pictures)
@@ -238,7 +239,7 @@ def put_pictures(
         else:
             container = picture.sample.dataset.container
             os.symlink(os.path.abspath(container.path / picture.sample.member("camera")), target)
-        tell(number + 1)
+        progress("pictures", number + 1, len(pictures))
 
 
 def report_pictures(report: LossReport, dataset: Dataset, mode: str) -> None:
@@ -271,17 +272,15 @@ def _looked(dataset: Dataset, rows: LabelRows) -> set[Key]:
 
 
 def _sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
-    found: dict[Key, tuple[int, int]] = {}
-    known = rows.column("size")
-    sources = [({key: known[row] for key, row in rows.first.items()})]
+    sources = [(rows.column("size"), rows.first)]
     if dataset.frames is not None and "size" in dataset.frames.columns:
-        values = dataset.frames["size"].to_list()
-        sources.append({key: values[row] for key, row in dataset.frame_rows.items()})
-    for source in sources:
-        for key, value in source.items():
-            if isinstance(value, list) and len(value) == 2 and all(isinstance(v, int) and v > 0 for v in value):
-                found[key] = (value[0], value[1])
-    return found
+        sources.append((dataset.frames["size"].to_list(), dataset.frame_rows))
+    return {key: size for values, places in sources for key, row in places.items() if (size := _checked(values[row]))}
+
+
+def _checked(size: object) -> tuple[int, int] | None:
+    fits = isinstance(size, list) and len(size) == 2 and all(isinstance(value, int) and value > 0 for value in size)
+    return (size[0], size[1]) if fits else None  # type: ignore[index]
 
 
 def size_of(sample: Sample) -> tuple[int, int] | None:
@@ -289,10 +288,7 @@ def size_of(sample: Sample) -> tuple[int, int] | None:
 
     None where neither has them.
     """
-    size = sample.row.get("size")
-    if isinstance(size, list) and len(size) == 2 and all(isinstance(value, int) and value > 0 for value in size):
-        return size[0], size[1]
-    return _size(sample) if "camera" in sample.inputs else None
+    return _checked(sample.row.get("size")) or (_size(sample) if "camera" in sample.inputs else None)
 
 
 def _size(sample: Sample) -> tuple[int, int]:

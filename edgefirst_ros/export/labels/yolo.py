@@ -106,12 +106,7 @@ def export(
         text = lines.of(picture)
         written += len(text)
         target.write_text("".join(f"{line}\n" for line in text), encoding="ascii")
-    put_pictures(
-        kept,
-        pictures,
-        lambda picture: out / IMAGES / folders[picture.group] / picture.file,
-        lambda done: progress("pictures", done, len(kept)),
-    )
+    put_pictures(kept, pictures, lambda picture: out / IMAGES / folders[picture.group] / picture.file, progress)
     _data(out / DATA, rows, sorted(folders.values()), report)
     _report(report, dataset, rows, written, lost, segment, pictures)
 

@@ -13,7 +13,7 @@ import lzma
 import math
 import os
 import struct
-from collections.abc import Generator, Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -225,7 +225,7 @@ def _check_array(key: str, said: Mapping[str, Any], chunks: Mapping[str, bytes])
             raise ValueError(f"{key}: has {whole} bytes, in chunks of {there}")
 
 
-class _Chunks(MutableMapping[str, bytes]):
+class _Chunks(Mapping[str, bytes]):
     """The chunks of a store, by what its metadata say of them."""
 
     def __init__(self, chunks: Mapping[str, bytes], described: Mapping[str, Any]) -> None:
@@ -252,12 +252,6 @@ class _Chunks(MutableMapping[str, bytes]):
 
     def __len__(self) -> int:
         return len(self._chunks)
-
-    def __setitem__(self, key: str, value: bytes) -> None:
-        raise TypeError("only for reading")
-
-    def __delitem__(self, key: str) -> None:
-        raise TypeError("only for reading")
 
 
 # ---- sequences -----------------------------------------------------------------------------------

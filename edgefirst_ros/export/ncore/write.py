@@ -252,7 +252,6 @@ def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: 
 
 
 def _home_of_column(name: str) -> tuple[str, str]:
-    """Return the place and the loss of a column of a companion."""
     column, _, what = name.rpartition("_")
     with suppress(KeyError):
         sensor = streams.of_column(column)
@@ -511,7 +510,7 @@ class _Sequence:
         what: str,
         meta: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
+        # NCore would cut off the NUL bytes at its end.
         row, picture = self._drive.row(task.number), member.data.rstrip(b"\0")
         if not picture:
             self._tally[f"{what} empty"] += what != CAMERA
