@@ -74,7 +74,7 @@ class Stopwatch:
 
 
 def _plan(inputs: Sequence[RecordingInput], references: Sequence[str | None]) -> list[Planned]:
-    """Return the recordings with the names of their sequences, one a camera; raises UsageError if two are the same."""
+    """Return the recordings with the names of their sequences, one a camera. Raises UsageError if two are equal."""
     if not inputs:
         raise UsageError("no recording is given, such as drive.mcap")
     cameras = camera_names([topic for topic in references if topic is not None]) if len(references) > 1 else {}
@@ -85,8 +85,6 @@ def _plan(inputs: Sequence[RecordingInput], references: Sequence[str | None]) ->
         for sequence in plan[-1].sequences:  # some file systems ignore the case of letters
             other = known.setdefault(sequence.casefold(), recording.path)
             if other is not recording.path:
-                if os.path.realpath(other) == os.path.realpath(recording.path):
-                    raise UsageError(f"{recording.path} is given twice; name each recording once")
                 both = f"{other} and {recording.path} would both become the sequence {sequence}"
                 raise UsageError(f"{both}: name one of them with --sequence NAME={recording.path}")
     return plan

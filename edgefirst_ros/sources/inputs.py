@@ -98,9 +98,13 @@ def recordings_of(
             places, found = [len(found)], [*found, *added]
         if places[0] in names:
             raise UsageError(f"--sequence {name}={path}: {found[places[0]].label} is {names[places[0]]} already")
-        if len(places) > 1:
-            raise UsageError(f"{path} is given {len(places)} times: one sequence cannot be both")
         names[places[0]] = name
+    known: dict[str, Path] = {}
+    for file in (file for one in found for file in one.files if "\0" not in str(file)):  # which no file has
+        other = known.setdefault(os.path.realpath(file), file)
+        if other is not file:
+            what = f"{file} is given twice" if other == file else f"{other} and {file} are the same file"
+            raise UsageError(f"{what}; name each recording once")
     return [RecordingInput(one.path, one.files, names.get(n, one.name)) for n, one in enumerate(found)]
 
 
@@ -125,12 +129,14 @@ def _found_at(path: Path) -> Iterator[RecordingInput]:
 
 
 def _inside(folder: Path) -> Iterator[RecordingInput]:
+    """Yield the recordings in a folder; a link to one that is in it too, such as `latest.mcap`, is no further one."""
     try:
         places = sorted(folder.iterdir(), key=_natural)
     except OSError as error:
         raise RecordingError(f"{folder}: cannot be read: {error.strerror}") from None
+    own = {os.path.realpath(place) for place in places if not place.is_symlink()}
     for place in places:
-        if place.name.startswith("."):
+        if place.name.startswith(".") or (place.is_symlink() and os.path.realpath(place) in own):
             continue
         if is_rosbag2(place) and place.name != METADATA:
             yield from _found_at(place)

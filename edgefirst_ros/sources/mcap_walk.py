@@ -255,6 +255,14 @@ LONGEST_TEXT = 1 << 24
 LOOSE_CHUNK = 1 << 20
 """Bytes of consecutive messages outside of chunks that stay as one chunk."""
 COMPRESSIONS = ("", "lz4", "zstd")
+OTHERS = {
+    b"PK": "it is a ZIP, such as a dataset; expected the recording",
+    b"\x28\xb5\x2f\xfd": "it is compressed; unpack it with zstd -d",
+    b"\x1f\x8b": "it is compressed; unpack it with gunzip",
+    b"SQLite f": "it is a file of rosbag2; rename it to NAME.db3",
+    b"#ROSBAG ": "it is a recording of ROS 1; rename it to NAME.bag",
+}
+"""What files begin with that users take for MCAP files, and what to do."""
 WITHOUT_MESSAGES = frozenset(Opcode) - {Opcode.MESSAGE, Opcode.CHUNK}
 """Opcodes of records that may be cut off without a loss."""
 LATEST = 4_000_000_000_000_000_000
@@ -288,7 +296,7 @@ class McapWalk(RecordedFile):
         if not self.size:
             raise RecordingError(f"{self.path}: the file is empty; expected an MCAP recording")
         if start != MAGIC:
-            hint = "; it is a ZIP, such as a dataset; expected the recording" if start[:2] == b"PK" else ""
+            hint = next((f"; {what}" for begins, what in OTHERS.items() if start.startswith(begins)), "")
             what = f"it begins with {start[:8]!r}, not with the MCAP magic{hint}"
             raise RecordingError(f"{self.path}: not an MCAP recording: {what}")
         self.position = len(MAGIC)

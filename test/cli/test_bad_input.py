@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is given by mistake, and output that nobody takes: what is said, the exit code, what is left."""
 
+import gzip
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import handmade_dataset as made
 import polars as pl
 import pytest
+import zstandard
 
 import edgefirst_ros
 from edgefirst_ros.cli import output as progress_module
@@ -328,9 +330,19 @@ def test_an_option_without_its_value_is_not_taken_for_an_unknown_one(call):
     assert "Option '-o' requires an argument" in call("convert", "x.mcap", "-o").output
 
 
-def test_a_dataset_that_is_to_be_converted_is_named_as_a_zip(run, tmp_path):
-    (tmp_path / "drive.zip").write_bytes(b"PK\3\4 and more of it")
-    assert "it is a ZIP, such as a dataset; expected the recording" in run("convert", "drive.zip", "-o", "out").stderr
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda data: b"PK\3\4 and more", "it is a ZIP, such as a dataset; expected the recording"),
+        (zstandard.compress, "it is compressed; unpack it with zstd -d"),
+        (gzip.compress, "it is compressed; unpack it with gunzip"),
+        (lambda data: b"SQLite format 3\0 and more", "it is a file of rosbag2; rename it to NAME.db3"),
+        (lambda data: b"#ROSBAG V2.0\n and more", "it is a recording of ROS 1; rename it to NAME.bag"),
+    ],
+)
+def test_what_is_not_a_recording_is_named(run, recording, tmp_path, make, says):
+    (tmp_path / "drive.mcap").write_bytes(make(recording(seconds=0.2).read_bytes()))
+    assert says in run("convert", "drive.mcap", "-o", "out").stderr
 
 
 def test_a_page_that_is_to_be_reported_is_named_once(run, tmp_path):

@@ -56,10 +56,20 @@ def test_a_name_that_fits_no_joined_file_or_several_recordings_is_refused(folder
         recordings_of([first], join=True, sequences={"noon": other})
     with pytest.raises(UsageError, match=rf"--sequence noon={folder}: is a folder of 3 recordings; name one of them"):
         recordings_of([first], sequences={"noon": folder})
-    with pytest.raises(UsageError, match=rf"{first} is given 2 times: one sequence cannot be both"):
-        recordings_of([first, first], sequences={"noon": first})
     with pytest.raises(UsageError, match=r"--sequence noon=.*: drive_2.mcap is morning already"):
         recordings_of([first], sequences={"morning": first, "noon": first})
+
+
+@pytest.mark.parametrize("join", [False, True])
+def test_a_recording_under_two_names_is_one(folder, join):
+    """Else it would be in two groups."""
+    first, linked = folder / "drive_2.mcap", folder / "latest.mcap"
+    linked.symlink_to(first.name)
+    with pytest.raises(UsageError, match=rf"^{first} and {linked} are the same file; name each recording once$"):
+        recordings_of([first, linked], join=join)
+    with pytest.raises(UsageError, match=rf"^{first} is given twice; name each recording once$"):
+        recordings_of([folder, first], join=join, sequences={"noon": first})
+    assert names(recordings_of([folder])) == ["drive_2", "drive_10", "drive_11"]  # `latest` is drive_2
 
 
 def test_a_folder_that_goes_while_it_is_looked_at_is_named(folder, monkeypatch):
