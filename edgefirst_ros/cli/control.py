@@ -15,9 +15,7 @@ from edgefirst_ros.errors import UsageError, one_line
 
 
 def control(
-    verb: Annotated[
-        str, typer.Argument(metavar="start|stop|split|pause|resume|status|watch", help="Command for the capture.")
-    ],
+    verb: Annotated[str, typer.Argument(metavar="VERB", help="start, stop, split, pause, resume, status or watch.")],
     arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
     endpoint: Annotated[str | None, ZENOH] = None,
     namespace: Annotated[str, NAMESPACE] = "",

@@ -222,6 +222,8 @@ class Service:
         self._announce()
         self._reports.shutdown()
         self.session.close()
+        if self.session.exit_code == 1 and not self.session.outcomes:
+            self._log.warning("no dataset was written")
 
     def _announce(self) -> None:
         """Publish outcomes of newly finished datasets and start their reports; publish new lost messages by topic."""

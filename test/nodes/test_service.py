@@ -133,7 +133,7 @@ def test_an_output_that_can_never_work_ends_at_once(place):
 
 
 @pytest.mark.parametrize(("autostart", "code"), [(True, 1), (False, 0)])
-def test_a_capture_that_saw_nothing_ends_with_1(tmp_path, autostart, code):
+def test_a_capture_that_saw_nothing_ends_with_1_and_says_why(tmp_path, capsys, autostart, code):
     live = LiveSettings(out=str(tmp_path), autostart=autostart)
     service = Service(Deaf(), Settings(), live, "capture", VerbLog("capture"))
     service.begin()
@@ -141,6 +141,7 @@ def test_a_capture_that_saw_nothing_ends_with_1(tmp_path, autostart, code):
     assert service.order("status").result()["exit_code"] == (3 if autostart else 0)
     service.finish()
     assert service.session.exit_code == code
+    assert ("warning: no dataset was written" in capsys.readouterr().err) == bool(code)
 
 
 def test_the_log_says_what_kind_of_line_it_is(capsys):
