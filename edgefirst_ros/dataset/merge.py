@@ -178,22 +178,20 @@ def merge(
 
 # ---- names ---------------------------------------------------------------------------------------
 def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, str]]:
-    """Return for each dataset {sequence: new name}. Raises UsageError if two have the same one."""
+    """Return for each dataset {sequence: new name}. Raises UsageError if two are the same, or have the same one."""
     owners: dict[str, Dataset] = {}
-    found = []
+    places, found = set[str](), []
     for dataset in datasets:
+        if (place := os.path.realpath(dataset.container.path)) in places:
+            raise UsageError(f"{dataset.container.path} is given twice; name each dataset once")
+        places.add(place)
         names = {}
         for sequence in dataset.sequences:
             new = sequence
             if folded(new) in owners:
                 if not rename:
-                    first = owners[folded(new)].container.path
-                    if os.path.realpath(first) == os.path.realpath(dataset.container.path):
-                        raise UsageError(f"{first} is given twice; name each dataset once")
-                    raise UsageError(
-                        f"{first} and {dataset.container.path} both have a sequence {sequence!r}; "
-                        "use --rename to rename the second one"
-                    )
+                    both = f"{owners[folded(new)].container.path} and {dataset.container.path}"
+                    raise UsageError(f"{both} both have a sequence {sequence!r}; use --rename to rename the second one")
                 free = (safe_name(f"{sequence}-{number}") for number in itertools.count(2))
                 new = next(name for name in free if folded(name) not in owners)
             owners[folded(new)] = dataset

@@ -137,8 +137,9 @@ def test_equal_configurations_are_said_once(desk, tmp_path):
 # ---- names ---------------------------------------------------------------------------------------
 def test_sequences_of_one_name_are_refused_or_renamed(desk, tmp_path):
     twins = [desk / "a", desk.parent / "again" / "a.zip"]
-    with pytest.raises(UsageError, match=r"again/a\.zip is given twice; name each dataset once"):
-        merge([twins[1], twins[1].with_suffix("")], tmp_path)
+    for rename in (False, True):  # else its samples could be in two groups
+        with pytest.raises(UsageError, match=r"again/a\.zip is given twice; name each dataset once"):
+            merge([twins[1], twins[1].with_suffix("")], tmp_path, rename=rename)
     with pytest.raises(UsageError, match=r"both have a sequence 'monday'.*--rename"):
         merge(twins, tmp_path)
     assert not list(tmp_path.iterdir())
