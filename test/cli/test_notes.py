@@ -45,7 +45,7 @@ def test_labels_that_are_lost_and_pictures_without_a_sample_are_told(call, datas
     names = ", ".join(f"'other_{number}.jpeg'" for number in range(5))
     assert f"pictures of the labels that are not samples: 7: {names} and 2 more\n" in done.stdout
     assert "lost: annotations of categories that are not listed: 1\n" in done.stdout
-    assert "imported 1 annotation for 1 sample\n3 replaced, 0 of them matched, 0 unchanged\n" in done.stdout
+    assert "imported 1 annotation for 1 sample\n3 annotations replaced, 0 of them matched, 0 kept\n" in done.stdout
     assert "lost: object_id of replaced annotations that no label matches: 3\n" in done.stdout
     assert f"the table before: {tmp_path}/data.arrow.before-label\n" in done.stdout
     table = pl.read_ipc(tmp_path / "data.arrow").drop_nulls("box2d")

@@ -95,7 +95,7 @@ class Labelled:
         """Return the numbers, and all losses."""
         yield "dry run: no file changes" if self.dry_run else f"{self.arrow}: written"
         yield f"imported {counted(self.annotations, 'annotation')} for {counted(self.pictures, 'sample')}"
-        yield f"{self.replaced} replaced, {self.matched} of them matched, {self.kept} unchanged"
+        yield f"{counted(self.replaced, 'annotation')} replaced, {self.matched} of them matched, {self.kept} kept"
         if self.before is not None:
             yield f"the table before: {self.before}"
         if self.empty:
