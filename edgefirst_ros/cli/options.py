@@ -83,7 +83,7 @@ class Command(TyperCommand):
 
         For an unknown option that is a setting, raise UsageError with its `--set` form; also for an empty argument.
         """
-        if any(one == "" or (one.startswith("-") and one.endswith("=")) for one in args):
+        if any(not one or (one.startswith("-") and one.endswith("=")) for one in args) and "--ros-args" not in args:
             self._refuse_empty(ctx, args)
         if "--zenoh" in args:
             from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint
@@ -125,7 +125,7 @@ class Command(TyperCommand):
             raise
 
     def _refuse_empty(self, ctx: Any, args: list[str]) -> None:
-        """Raise UsageError for an empty argument: as a path it would be this folder."""
+        """Raise UsageError for an empty argument: as a path it would be this folder. Launch files pass empty ones."""
         settings = {one.name for one in _parameters(self.uses, self.has_result)}  # `texts_of` says what each expects
         options = [one for one in self.get_params(ctx) if one.param_type_name == "option" and not one.is_flag]
         names = {option: one.name for one in options for option in one.opts}

@@ -280,7 +280,7 @@ def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(warm, drives, tmp_
         (["convert", "{0}", "-o", "x", "--set", "jobs=4"], 2, "fleet convert does not use this setting"),
         (["convert", "{0}", "-o", "x", "--cluster", "tcp://h:1", "--workers", "1"], 2, "cannot be combined"),
         (["convert", "{0}", "-o", "x", "--group", "test=nihgt*"], 2, "known: night1"),
-        (["export", "nowhere", "--to", "yollo", "-o", "x"], 2, "known: "),
+        (["export", "nowhere", "--to", "yollo", "-o", "x"], 2, "--to: expected one of coco, yolo,"),
         (["convert", "{0}", "-o", "{0}/day1.mcap/x"], 1, "Not a directory"),
     ],
 )

@@ -182,7 +182,9 @@ def test_a_killed_conversion_goes_on_to_the_same_bytes(rigged, tmp_path, monkeyp
 @pytest.mark.parametrize("rename", [False, True])
 def test_a_merge_keeps_all_of_it(rigged, recording, tmp_path, rename):
     if rename:
-        other = rigged.paths.container
+        other = tmp_path / "drive.zip"
+        for suffix in (".zip", ".arrow", ".frames.arrow"):
+            shutil.copy(rigged.paths.container.with_suffix(suffix), other.with_suffix(suffix))
     else:
         small = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg", "topics": ("camera", "gps")}
         other = convert(recording(**small), tmp_path / "other").paths.container

@@ -33,6 +33,7 @@ from edgefirst_ros.dataset.tables.values import (
     lengths,
     lists,
     numbers_of,
+    numpy_type,
 )
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, stored
 from edgefirst_ros.errors import DatasetError
@@ -100,7 +101,7 @@ def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -
     valid = np.stack([is_valid(children[name]) for name in names], axis=1)
     parts = [pc.fill_null(children[name], 0).to_numpy(zero_copy_only=False) for name in names]
     with np.errstate(over="ignore"):
-        numbers = np.stack(parts, axis=1).astype(kind.to_pandas_dtype())
+        numbers = np.stack(parts, axis=1).astype(numpy_type(kind))
     flat = pa.array(numbers.reshape(-1), kind, mask=None if valid.all() else ~valid.reshape(-1))
     bitmap = pa.py_buffer(np.packbits(valid.any(axis=1), bitorder="little"))
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=[flat])

@@ -22,6 +22,12 @@ SHORTEST = 6
 Numbers = NDArray[Any]
 
 
+def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+    """Return the numpy type of the values of an Arrow type; of times, the integer that holds them."""
+    letter = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
+    return np.dtype(f"{letter}{kind.bit_width // 8}")
+
+
 def validity(valid: Numbers) -> pa.Buffer | None:
     """Return the validity bitmap; None if all are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -44,7 +50,7 @@ def bits(bitmap: pa.Buffer, offset: int, count: int) -> Numbers:
 
 def scalars_of(array: pa.Array) -> Numbers:
     """Return the values of an array of Booleans, integers or floats; 0 for null."""
-    kind = np.dtype(array.type.to_pandas_dtype())
+    kind = np.dtype(bool) if pa.types.is_boolean(array.type) else numpy_type(array.type)
     if not len(array):  # it may have no buffer
         return np.zeros(0, kind)
     held, size = array.buffers()[1], len(array)
@@ -158,9 +164,7 @@ def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         child = cast_values(array.flatten(), wanted.value_type)
         return lists(lengths(array), child, is_valid(array), wanted)
     if types.is_struct(wanted) and types.is_struct(kind):
-        found = dict(zip((field.name for field in kind), array.flatten(), strict=True))
-        children = [cast_values(found.get(f.name, pa.nulls(len(array))), f.type) for f in wanted]
-        return pa.Array.from_buffers(wanted, len(array), [validity(is_valid(array))], children=children)
+        return _struct(array, wanted)
     raise DatasetError(f"is {kind}, must be {wanted}")
 
 
@@ -237,6 +241,16 @@ def is_text(kind: pa.DataType) -> bool:
     types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    children = [
+        cast_values(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
+        for field in wanted
+    ]
+    bitmap = validity(is_valid(array))
+    return pa.Array.from_buffers(wanted, len(array), [bitmap], children=children)
 
 
 def cast_rows(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
