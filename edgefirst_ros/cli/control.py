@@ -25,8 +25,8 @@ def control(
     Start, stop, split, pause or resume it, or get its status. The answer is JSON; watch prints a line a second.
 
     Exit codes: 0 done, 1 no answer within 5 s or it could not be done, 2 wrong usage. For status: 0 samples are being
-    written, or the capture is idle or paused by order; 3 waiting for a camera; 4 idle after a failure; 5 no sample for
-    5 s.
+    written, or the capture is idle or paused by order; 3 waiting for a camera; 4 idle after a failure or a crash; 5 no
+    sample for 5 s.
     """
     from edgefirst_ros.nodes.service import VERBS, describe_status, give_order, watch
 

@@ -168,7 +168,7 @@ class Service:
         self.session.look()
         facts = self.session.status()
         stuck = self._health.judge(self.session, facts)[0] in (Condition.STALE, Condition.FAILED)
-        if not stuck or facts.get("bytes_needed"):  # a start again makes no room on the disk
+        if not stuck or facts.get("bytes_needed") or facts.get("broken_off"):  # restarting would not help these
             self._manager.alive()
 
     def order(self, verb: str) -> Future[dict[str, Any]]:

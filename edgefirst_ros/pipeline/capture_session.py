@@ -17,7 +17,7 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.config.load import load, load_model, nearest, read_values, setting_fields
 from edgefirst_ros.dataset.names import check_name
-from edgefirst_ros.dataset.recovery.recover import recover_all
+from edgefirst_ros.dataset.recovery.recover import left_behind, recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.pipeline.capture import Capture, Results
 from edgefirst_ros.pipeline.upload import Uploader
@@ -104,6 +104,7 @@ class CaptureSession:
         self._recovering: threading.Thread | None = None
         self._current: CameraWait | _Capturing | None = None
         self._asked = False  # whether anything was to be recorded
+        self._broken_off = [] if live.autostart else left_behind(Path(live.out))
 
     @property
     def state(self) -> SessionState:
@@ -259,6 +260,8 @@ class CaptureSession:
             }  # fmt: skip
             facts["not_recorded"] = dict(current.source.unused)
         facts["finished"] = list(self._results.finished)
+        if self._broken_off and not self._asked:
+            facts["broken_off"] = self._broken_off
         if self._uploader is not None:
             facts["upload"] = self._uploader.status()
         return facts

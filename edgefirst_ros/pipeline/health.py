@@ -119,6 +119,9 @@ class Health:
             return Condition.FAILED, f"the disk is full: recording begins again once {needed} bytes are free"
         if facts.get("failure"):
             return Condition.FAILED, f"{facts.get('state', 'idle')} after a failure: {facts['failure']}"
+        if facts.get("broken_off"):
+            names = ", ".join(facts["broken_off"])
+            return Condition.FAILED, f"idle: the last capture ended in the middle of {names}; start records again"
         if "state" not in facts:
             wanted = facts["active"] and facts.get("wanted", True)
             words = facts["waiting_for"] or session.state.value

@@ -231,7 +231,7 @@ TWO_OF_EACH = {"camera.jpeg", "camera-left.jpeg", "lidar.pcd", "lidar-rear.pcd",
 
 
 def test_a_killed_capture_of_a_rig_is_recovered_with_all_that_was_committed(front, tmp_path):
-    """The next capture recovers it, and records the rest in a dataset of its own."""
+    """The next capture says that it broke off, recovers it, and records the rest in a dataset of its own."""
     source, rig = write_two_of_each(tmp_path, also=("radar/targets", "radar/clusters"), seconds=2.0)
     path = add_messages(source, tmp_path / "in" / "drive.mcap", poses(POSE, drive_on, START, 2.0))
     rig |= {"radar.cube.rear": "/absent", "pose": "/odom"}
@@ -255,7 +255,11 @@ def test_a_killed_capture_of_a_rig_is_recovered_with_all_that_was_committed(fron
     front.process.kill()
     assert front.process.wait(LONG) == -signal.SIGKILL
     vanish()
-    front.begin(path, {"/radar/clusters"}, sequence="rest", **chosen)
+    front.begin(path, {"/radar/clusters"}, sequence="rest", autostart=False, **chosen)
+    assert front.code() == 4
+    assert front.status()["message"] == "idle: the last capture ended in the middle of drive; start records again"
+    assert front.order("start")["success"]
+    assert front.code() == 3
     until(lambda: first.frames.is_file() and not first.unfinished, front.process)
     put, vanish = front.publish()
     play(front.messages[half:])

@@ -325,6 +325,7 @@ def test_a_wrong_pattern_of_topics_is_refused():
         ({"state": "idle"}, 60, True),
         ({"state": "idle", "failure": "the disk failed"}, 0, False),
         ({"state": "disk full", "bytes_needed": 9}, 60, True),
+        ({"active": False, "broken_off": ["drive"]}, 60, True),
     ],
 )
 def test_the_watchdog_is_told_while_a_start_again_would_not_help(service, monkeypatch, facts, quiet, alive):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, r
 from edgefirst_ros.dataset.recovery.journals import FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
 from edgefirst_ros.dataset.schema import REFERENCE, SEQUENCES, SOME, WITHOUT_STAMPS
-from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
+from edgefirst_ros.dataset.storage.lock import is_plain_file, reopen_path, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -455,6 +456,18 @@ def recover(
         return _Recoverer(dataset, Recovery(paths, dry_run), limits).run(verify=verify, overwrite=overwrite)
     finally:
         dataset.close()
+
+
+def left_behind(out: Path) -> list[str]:
+    """Return the names of unfinished datasets in a folder without a writer; an empty list if it cannot be searched."""
+    names = []
+    with suppress(StorageError):
+        for paths in unfinished(out):
+            folder = paths.layout != "zip"
+            with suppress(DatasetError, OSError):  # a living writer has it, or it is of another user
+                os.close(reopen_path(paths.folder_partial if folder else paths.members_partial, folder=folder))
+                names.append(paths.name)
+    return names
 
 
 def recover_all(out: Path, say: Callable[[str], None]) -> None:
