@@ -5,9 +5,10 @@
                                  [--only FILE:LINE] [--packages sources sync sensors pipeline dataset export]
 
 Each fault is put into a copy of the project: a comparison the other way round, a condition or a `not` dropped, a number
-one too large, True for False, plus for minus, a call left out. The tests that import the changed module run on the
-copy, those of the mirrored folder first, up to the first failure. Survivors are printed as a diff, to be judged one by
-one: some change nothing. Exit code 1 when fewer than 85 % were noticed. Same sources and seed: same faults.
+one too large, True for False, plus for minus, a call left out. The nearest tests run on the copy up to the first
+failure: the module's own, those that import it, those with the words of it. Survivors are printed as a diff, to be
+judged one by one: some change nothing. Exit code 1 when fewer than 85 % were noticed. Same sources and seed: same
+faults.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import ast
 import compileall
 import contextlib
+import math
 import os
 import random
 import re
@@ -25,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,6 +43,8 @@ HANG = 300
 """Seconds after which tests that have not ended hang."""
 PACKAGES = ("sources", "sync", "sensors", "pipeline", "dataset", "export")
 ALWAYS = ("test/pipeline/test_conversion.py", "test/pipeline/test_capture_states.py", "test/dataset/test_reader.py")
+NEAR = 0.05
+"""Likeness that tests have more in the mirrored folder, and more if they import the module or always run."""
 SWAPS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
@@ -160,34 +165,65 @@ def choose(packages: list[str], number: int, seed: int) -> list[Fault]:
     return list(chosen.values())
 
 
-def select_tests(file: Path, most: int | None = None) -> list[str]:
-    """Choose the test files for a module: its own, those that import it or name its folder, the mirrored folder."""
-    folder, inside = ".".join(file.parent.parts), Path(*file.parts[1:-1])
+class Likeness:
+    """How much the words of a text are those of each test file; words of few files count more."""
+
+    def __init__(self) -> None:
+        paths = [path for path in (ROOT / "test").rglob("test_*.py") if path.parent != ROOT / "test"]  # rules apart
+        self.texts = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(paths)}
+        self._words = {name: find_words(f"{name} {text}") for name, text in self.texts.items()}
+        self._files = Counter(word for words in self._words.values() for word in words)
+
+    def of(self, text: str) -> dict[str, float]:
+        """Return the cosine of the words' angle to those of each test file, 0 to 1."""
+        own = find_words(text)
+        return {
+            name: self._weigh(own & words) / math.sqrt(self._weigh(own) * self._weigh(words) or 1)
+            for name, words in self._words.items()
+        }
+
+    def _weigh(self, words: set[str]) -> float:
+        return sum(math.log(len(self._words) / self._files[word]) ** 2 for word in words if word in self._files)
+
+
+def find_words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{3,}", text.lower()))
+
+
+def read_function(fault: Fault) -> str:
+    """Return the innermost function that the fault is in, as text; an empty text outside of functions."""
+    text = (ROOT / fault.file).read_text()
+    found = ""
+    for node in ast.walk(ast.parse(text)):  # those inside come after those around them
+        if isinstance(node, ast.FunctionDef) and node.lineno <= fault.line <= (node.end_lineno or 0):
+            found = ast.get_source_segment(text, node) or ""
+    return found
+
+
+def select_tests(fault: Fault, likeness: Likeness, most: int | None = None) -> list[str]:
+    """Choose test files for a fault: the module's own, those that import it, and those with words of it, in turn."""
+    file = fault.file
+    folder, inside = ".".join(file.parent.parts), Path("test", *file.parts[1:-1])
     imports = re.compile(rf"{re.escape(folder)}\.{file.stem}\b|from {re.escape(folder)} import [^\n]*\b{file.stem}\b")
-    fronted = re.compile(rf"from {re.escape(folder)} import ")
-    while not (ROOT / "test" / inside).exists():
+    while not (ROOT / inside).exists():
         inside = inside.parent
+    by_module = likeness.of(f"{file} {(ROOT / file).read_text()}")
+    by_function = likeness.of(f"{file} {read_function(fault)}")
     ranks = {}
-    for path in sorted((ROOT / "test").rglob("test_*.py")):
-        place, text = path.relative_to(ROOT / "test"), path.read_text()
-        if len(place.parts) == 1:
-            continue  # rules of the sources and the documentation
-        mirrored, named = place.parent == inside, file.stem.partition("_")[0] in path.stem
-        beside = file.parent.name in path.stem or (len(inside.parts) > 1 and fronted.search(text) is not None)
-        importing, matrix = imports.search(text) is not None, place.parts[0] == "matrix"
-        name = str(Path("test") / place)
-        if mirrored or importing or beside or matrix or name in ALWAYS:
-            order = named and mirrored, importing, beside and mirrored, name in ALWAYS, mirrored, beside
-            ranks[name] = tuple(not fits for fits in order)
+    for name, text in likeness.texts.items():
+        mirrored, importing = Path(name).parent == inside, imports.search(text) is not None
+        own = mirrored and file.stem.partition("_")[0] in Path(name).stem
+        near = NEAR * (mirrored + (importing or name in ALWAYS))
+        ranks[name] = (not own, -near - by_module[name] - by_function[name])
     return sorted(ranks, key=lambda name: (ranks[name], name))[:most]
 
 
-def find_noticing(fault: Fault, copy: Path, most: int) -> str:
+def find_noticing(fault: Fault, copy: Path, likeness: Likeness, most: int) -> str:
     """Return the test that fails with the fault, or an empty text; what notices passes without it."""
     original = (copy / fault.file).read_bytes()
     (copy / fault.file).write_bytes(fault.apply(original))
     try:
-        tests = select_tests(fault.file, most)
+        tests = select_tests(fault, likeness, most)
         returned, output = run_tests(copy, "--continue-on-collection-errors", *tests)  # a broken import ends with 1
     finally:
         (copy / fault.file).write_bytes(original)
@@ -244,7 +280,7 @@ def main() -> int:
     if given.list:
         print("\n".join(fault.describe() for fault in faults))
         return 0
-    survivors, copies = 0, SimpleQueue[Path]()
+    survivors, copies, likeness = 0, SimpleQueue[Path](), Likeness()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as pool:
         for copy in make_copies(given.processes, Path(folder)):
             copies.put(copy)
@@ -252,7 +288,7 @@ def main() -> int:
         def judge(fault: Fault) -> tuple[Fault, str]:
             copy = copies.get()
             try:
-                return fault, find_noticing(fault, copy, given.files)
+                return fault, find_noticing(fault, copy, likeness, given.files)
             finally:
                 copies.put(copy)
 

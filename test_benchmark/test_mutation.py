@@ -32,5 +32,14 @@ def test_the_same_seed_chooses_the_same_faults(mutation):
     assert len({(fault.file, fault.line) for fault in first}) == 10
 
 
-def test_the_tests_of_a_module_come_first(mutation):
-    assert mutation.select_tests(FILE)[0] == "test/sync/test_align.py"
+@pytest.mark.parametrize(
+    ("file", "function", "tests", "most"),
+    [
+        (FILE, "_forget", "test/sync/test_align.py", 1),
+        (Path("edgefirst_ros/pipeline/rig_draft.py"), "draft_rig", "test/matrix/test_rigs.py", 12),
+        (Path("edgefirst_ros/dataset/reader.py"), "names_several", "test/dataset/objects/test_several.py", 12),
+    ],
+)
+def test_the_tests_of_a_module_are_chosen_wherever_they_are(mutation, file, function, tests, most):
+    fault = next(one for one in mutation.Faults(file).found if f"def {function}(" in mutation.read_function(one))
+    assert tests in mutation.select_tests(fault, mutation.Likeness(), most)
