@@ -74,6 +74,16 @@ def test_shares_are_met_to_one_unit_and_no_group_stays_empty_that_could_have_one
             assert abs(have[group][SAMPLES] - share * total) <= largest * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(1, 4, 9, 5, 7, 4), (1, 9, 1, 4, 4, 7, 4), (6, 9, 4, 4, 7, 4, 6)])
+def test_shares_that_several_exchanges_meet_exactly_are_met(sizes):
+    found = {f"drive{n}": {SAMPLES: size} for n, size in enumerate(sizes)}
+    have = of_group(found, assign(found, {"train": 0.5, "val": 0.3, "test": 0.2}))
+    tenth = sum(sizes) // 10
+    assert {group: tally[SAMPLES] for group, tally in have.items()} == {
+        "train": 5 * tenth, "val": 3 * tenth, "test": 2 * tenth,
+    }  # fmt: skip
+
+
 @given(st.integers(0, 10**6))
 @settings(max_examples=15)
 def test_sensors_and_labels_are_shared_out_as_the_samples(seed):

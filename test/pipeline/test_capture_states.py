@@ -142,6 +142,26 @@ def test_the_last_frames_before_a_split_have_the_fix_that_comes_later(recording,
     assert whole["latitude"].null_count() < 20
 
 
+def test_the_last_frames_before_a_split_have_the_scans_that_are_sent_late(recording, tmp_path):
+    path = recording(
+        **{**STILL, "seconds": 7.0, "fps": 10.0, "topics": ["camera", "radar/targets"]},
+        latency_ms={"radar/targets": 1500.0},
+    )
+    waits = {"lookahead": 2.0, "max_gap": 0.5}
+    it = Played(path, tmp_path / "live", settings=Settings(jobs=2, **waits))
+    it.capture.start()
+    it.play(end=3.5)
+    it.capture.split()
+    it.play(3.5)
+    it.capture.close()
+    parts = [Dataset(path).frames for path in sorted(it.results.finished)]
+    whole = Dataset(convert(path, tmp_path / "whole", **waits).paths.container).frames
+    columns = ["timestamp", "radar_targets_timestamp"]
+    assert len(parts) == 2
+    assert pl.concat(part.select(columns) for part in parts).equals(whole.select(columns))
+    assert parts[0]["radar_targets_timestamp"].null_count() == 0
+
+
 def test_a_split_waits_ten_seconds_for_a_closed_group_of_pictures(recording, tmp_path):
     """After the first one all are open: pictures after their keyframe need those before it."""
     path = recording(**{**STILL, "codec": "h264", "seconds": 15.0, "fps": 10.0, "gop": 10, **OPEN})

@@ -178,6 +178,14 @@ def test_offset_that_cannot_be_told_says_why(second, why):
     assert re.search(why, found.why), found
 
 
+@pytest.mark.parametrize("late", [-1.1, 1.1])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_offset_of_more_than_a_second_is_not_told(late, swapped):
+    """Of two motions that are 1.1 s apart those 1 s apart fit best of all that are compared."""
+    both = [motion(wave), motion(wave, late=late)]
+    assert find_offset(*both[:: -1 if swapped else 1], "turn").why == "no best offset within 1 s"
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_only_seconds_of_both_are_compared_where_one_begins_later(swapped):
     """Of 20 s each, 17 s apart, 3 s are common; the 20 s that are 10 s apart have 10 s in common."""
@@ -217,6 +225,8 @@ def test_drift_is_the_slope_of_the_fastest_messages():
     assert drift.ppm == pytest.approx(40, abs=3)
     assert drift.uncertainty < 3
     assert find_drift(log[:100], log[:100]).why == "too short: 5 s; 10 s are needed"
+    within = [at + 250 * MS for at in log[:180]]  # 9 s that begin within one
+    assert find_drift(within, within).why == "too short: 9 s; 10 s are needed"
     assert find_drift([], []).why == "no messages"
     assert find_drift([at + (at > START + 20 * 10**9) * 10**9 for at in log], log).why == "the clock was set"
 

@@ -53,6 +53,10 @@ CASES = {
     ),
     "an optical frame": ("camera_optical", [transform("camera_optical", OPTICAL)], (21, 1, 2), (4, 4, 1.5)),
     "the camera's frame": ("eye", [transform("eye", OPTICAL)], (21, 1, 2), (4, 4, 1.5)),
+    "an optical frame that looks left": (
+        "left_optical", [transform("left_optical", turned(-90, axis=0))], (0, 20, 2), (4, 4, 1.5),
+    ),
+    "the camera's frame, which looks left": ("eye", [transform("eye", turned(-90, axis=0))], (0, 20, 2), (4, 4, 1.5)),
     "an optical placeholder": ("camera_optical", [transform("camera_optical", turned(0))], (21, 1, 2), (4, 4, 1.5)),
     "an optical frame without a place": ("camera_optical", [], (20, 1, 0.5), (4, 4, 1.5)),
     "no quaternion": ("lidar", [transform("lidar", [0, 0, 0, 0])], (20, 1, 0.5), (4, 4, 1.5)),

@@ -2,15 +2,19 @@
 """Topics of ROS 2 that cannot be subscribed: nobody publishes them, or their types are not installed here."""
 
 import sys
+import time
 
 import pytest
 
 rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
 
 from domains import Domains  # noqa: E402
+from rclpy.executors import SingleThreadedExecutor  # noqa: E402
 from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: E402
+from rclpy.subscription import Subscription  # noqa: E402
 from sensor_msgs.msg import Imu  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
+from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.sources.live import TopicState  # noqa: E402
 from edgefirst_ros.sources.ros import RosTransport  # noqa: E402
@@ -65,6 +69,24 @@ def test_the_reliability_of_a_subscription_is_that_of_its_publishers(node):
     assert info.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT
     assert (state.reliable, state.publishers, state.fault) == (False, 1, "")
     transport.close()
+
+
+@pytest.mark.skipif(not hasattr(Subscription, "CallbackType"), reason="ROS 2 Humble passes no numbers of messages")
+def test_messages_come_with_the_numbers_that_their_publisher_gave_them(node):
+    transport, came = RosTransport(node, 10), []
+    assert transport.listen(TopicState("/imu", "/imu", IMU), lambda _, number: came.append(number), once=False)
+    (publisher,) = (one for one in node.publishers if one.topic_name == "/imu")
+    executor, deadline = SingleThreadedExecutor(context=node.context), time.monotonic() + LONG
+    executor.add_node(node)
+    while not publisher.get_subscription_count() and time.monotonic() < deadline:
+        executor.spin_once(0.1)
+    for sent in range(1, 4):
+        publisher.publish(Imu())
+        while len(came) < sent and time.monotonic() < deadline:
+            executor.spin_once(0.1)
+    executor.shutdown()
+    transport.close()
+    assert came == [1, 2, 3]  # DDS counts from 1
 
 
 def test_an_override_of_the_reliability_is_what_the_status_has(node):
