@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -122,10 +123,14 @@ Chosen = Callable[[Frame, bool], Part]
 """Returns how much of a frame is needed; it may be called more than once for a frame."""
 
 
+MOST_AHEAD = 10_000
+"""Messages of a topic after the last sample that are remembered."""
+
+
 class Usage:
     """Follows the messages of companions and of the model until their outcome is known.
 
-    Owns: `note_late` belongs to the thread that pushes messages, `observe` to the one that writes; each counter is
+    Owns: `note` belongs to the thread that pushes messages, `observe` to the one that writes; each attribute is
     changed by one of them. `settle` and `count_unused` come once both are through.
     """
 
@@ -135,14 +140,31 @@ class Usage:
         self._outside: Counter[str] = Counter()
         self._late: Counter[str] = Counter()
         self._late_used: Counter[str] = Counter()
+        self._written = 0
+        """Latest stamp of a sample, ns."""
+        self._last: dict[str, int] = {}
+        """By topic, the latest stamp of a message that is used."""
+        self._ahead: defaultdict[str, list[int]] = defaultdict(list)
+        """By topic, a heap of the stamps of messages that samples to come may use."""
+        self._passed: Counter[str] = Counter()
+        """By topic, the messages that only samples that are written could use."""
 
-    def note_late(self, message: SensorMessage) -> None:
-        """Count a message that came after the frames it belongs to were handed on."""
+    def note(self, message: SensorMessage) -> None:
+        """Count a message that came, also if it came after the frames it belongs to were handed on."""
         self._late[message.topic] += message.late
+        heapq.heappush(self._ahead[message.topic], message.stamp)
+        self._pass_by(message.topic)
+
+    def _pass_by(self, topic: str) -> None:
+        ahead, last = self._ahead[topic], max(self._written, self._last.get(topic, 0))
+        while ahead and (ahead[0] <= last or len(ahead) > MOST_AHEAD):
+            heapq.heappop(ahead)
+            self._passed[topic] += 1
 
     def observe(self, frame: Frame) -> None:
         """Count a sample that is written, its companions, and those that it does not have."""
         self._counts.write(self._roles.reference)
+        self._written = max(self._written, frame.stamp)
         for message in frame.outside:
             self._outside[message.topic] += not (message.outside or message.used)
             message.outside = True
@@ -155,6 +177,7 @@ class Usage:
         """Count a message that a sample uses, once; those of the reference are counted as samples."""
         if not message.used and message.topic != self._roles.reference:
             self._counts.write(message.topic)
+            self._last[message.topic] = max(self._last.get(message.topic, 0), message.stamp)
             self._late_used[message.topic] += message.late
             self._outside[message.topic] -= message.outside
         message.used = True
@@ -170,15 +193,21 @@ class Usage:
     def count_unused(self, *, refused: bool = False) -> None:
         """Count the other messages of companions and of the model, which no sample has; called once all are seen.
 
-        `refused`: the disk took no more: all messages that are not written are lost, frames too.
+        `refused`: the disk took no more: all messages after the last sample are lost, frames too.
         """
         roles = self._roles
         reasons = dict.fromkeys(filter(None, (roles.model, roles.masks, roles.boxes3d)), NO_SAMPLE)
         reasons |= dict.fromkeys(self._counts.topics.keys() & set(roles.companions.values()), NOT_NEAREST)
         reasons.pop(roles.reference, None)
         if refused:
-            reasons = dict.fromkeys((*reasons, roles.reference), DISK)
+            reasons[roles.reference] = DISK
         for topic, reason in reasons.items():
             count = self._counts[topic]
-            dropped = sum(number for other, number in count.dropped.items() if other not in PART_REASONS)
-            self._counts.drop(topic, reason, max(0, count.seen - count.written - dropped))
+            known = count.written + sum(number for other, number in count.dropped.items() if other not in PART_REASONS)
+            unused = max(0, count.seen - known)
+            if refused and reason != DISK:
+                self._pass_by(topic)
+                lost = unused - max(0, min(unused, self._passed[topic] - known))
+                self._counts.drop(topic, DISK, lost)
+                unused -= lost
+            self._counts.drop(topic, reason, unused)

@@ -101,3 +101,15 @@ def test_results_of_the_model_that_the_disk_does_not_take_are_not_written(record
     counts = convert(path, tmp_path, name="drive").counts.plain()
     assert counts["/camera/jpeg"] == {"seen": 10, "written": 4, "dropped": {"refused by the disk": 6}}
     assert counts["/model/output"] == {"seen": 4, "written": 2, "dropped": {"refused by the disk": 2}}
+
+
+def test_messages_that_no_sample_would_have_used_are_not_lost_to_the_disk(recording, takes, tmp_path):
+    """Ten clouds in each second, and two samples, of which the second one, at 0.5 s, is the last that the disk takes."""
+    path = recording(**{**STILL, "seconds": 2.0, "topics": frozenset({"camera", "lidar/points"})}, lidar_points=20)
+    takes(2)
+    count = convert(path, tmp_path, name="drive", rate=2).counts.plain()["/lidar/points"]
+    assert count == {
+        "seen": 20,
+        "written": 2,
+        "dropped": {"nearest to no sample": 4, "refused by the disk": 14},
+    }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from edgefirst_ros import convert
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.pipeline.frame import SensorMessage, Usage
+from edgefirst_ros.pipeline.frame import Frame, SensorMessage, Usage
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import VIDEO
 
@@ -16,7 +17,7 @@ def test_every_message_is_written_or_dropped_for_one_reason():
         counts.see(topic, 5)
         late = [SensorMessage(topic, None, n, late=n > 2) for n in range(5)]
         for message in late:
-            usage.note_late(message)
+            usage.note(message)
         for message in (
             late[0],
             late[0],
@@ -30,6 +31,24 @@ def test_every_message_is_written_or_dropped_for_one_reason():
         LIDAR: {"seen": 5, "written": 2, "dropped": late | {"nearest to no sample": 2}},
         MODEL: {"seen": 5, "written": 2, "dropped": late | {"belongs to no sample": 2}},
     }
+
+
+def test_of_a_disk_that_refuses_only_what_came_after_the_last_sample_is_lost():
+    """Samples at 0 and 4; of the messages between none would have been used."""
+    counts = Counts()
+    usage = Usage(counts, ROLES)
+    counts.see(LIDAR, 12)  # the last two are never read
+    messages = [SensorMessage(LIDAR, None, stamp) for stamp in range(10)]
+    for message in messages:
+        usage.note(message)
+    for stamp in (0, 4):
+        frame = Frame(AccessUnit(stamp, None, 0), stamp, 0, {"lidar.points": (stamp, messages[stamp])})
+        counts.see(CAMERA)
+        usage.observe(frame)
+    usage.count_unused(refused=True)
+    dropped = {"refused by the disk": 7, "nearest to no sample": 3}
+    assert counts.plain()[LIDAR] == {"seen": 12, "written": 2, "dropped": dropped}
+    assert counts.plain()[CAMERA] == {"seen": 2, "written": 2, "dropped": {}}
 
 
 def test_messages_of_the_reference_are_counted_as_samples():
