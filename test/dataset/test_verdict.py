@@ -41,6 +41,14 @@ def test_a_steady_drive_is_green():
     assert times == pytest.approx(np.arange(30) / 10 + 0.01)
 
 
+@pytest.mark.parametrize("topics", [{}, {"/gps": "its stamps count from when it was switched on"}])
+def test_one_clock_is_said_only_where_no_topic_has_another(topics):
+    said = levels(frames(range(0, 3000, 100)), {"time_base": {"base": "header", "topics": topics}})
+    of_clock = {where: of for (key, where), of in said.items() if key == "clock"}
+    other = {topic: (Level.AMBER, what) for topic, what in topics.items()}
+    assert of_clock == (other or {"": (Level.GREEN, "one clock (header), never set")})
+
+
 @pytest.mark.parametrize(
     ("missing", "level", "longest"),
     [

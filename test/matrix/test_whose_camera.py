@@ -52,6 +52,7 @@ PLACES = [  # the cameras, of which the first is the reference; the prefix of wh
     ({REAR: VIDEO, "/front/image_raw/compressed": COMPRESSED_IMAGE}, "/front/", False),
     ({REAR: VIDEO, "/front/image_raw/compressed": COMPRESSED_IMAGE}, "/", True),
 ]
+APART = {"/cam/rear/image_raw": "sensor_msgs/msg/Image", "/front/image_raw": "sensor_msgs/msg/Image"}
 
 
 def used(roles):
@@ -65,7 +66,7 @@ def with_boxes(cameras, name, prefix):
 
 
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize(("cameras", "prefix", "expected"), PLACES)
+@pytest.mark.parametrize(("cameras", "prefix", "expected"), [*PLACES, (APART, "/cam/", True)])
 def test_what_belongs_to_another_camera_is_not_used(cameras, prefix, expected, name):
     topics, settings = with_boxes(cameras, name, prefix), Settings(reference_topic=next(iter(cameras)))
     for live in (False, True):

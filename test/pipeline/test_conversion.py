@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import av
 import cv2
@@ -18,7 +19,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from bags import write_two_of_each
+from bags import messages, write, write_two_of_each
+from edgefirst.schemas import sensor_msgs
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 from PIL import Image
@@ -269,7 +271,18 @@ def test_a_reference_is_not_asked_for_itself(recording, tmp_path):
     assert outcome.samples == outcome.counts["/lidar/points"].seen == 30
 
 
-# ---- what a review found -----------------------------------------------------------------------
+def test_the_offset_of_a_reference_moves_its_samples(recording, tmp_path):
+    path = recording(**EVERYTHING)
+    plain, moved = (
+        convert(path, tmp_path / name, reference_topic="lidar/points", rig={"lidar.points": {"offset": offset}})
+        for name, offset in (("plain", 0.0), ("moved", 0.25))
+    )
+    before, after = (Dataset(one.paths.container).frames["timestamp"] for one in (plain, moved))
+    assert len(before) == 30
+    assert (after - before).to_list() == [250_000_000] * 30
+
+
+# ---- late messages, and clocks that are set ----------------------------------------------------
 @pytest.mark.parametrize(
     "faults",
     [
@@ -324,6 +337,20 @@ def test_positions_do_not_end_where_a_clock_is_set_back(recording, tmp_path, ste
     kept = [all(away[n : n + len(steps)]) for n in range(0, len(away), len(steps))]
     assert found.filter(kept).equals(expected.filter(kept))
     assert found.filter(kept)["latitude"].null_count() <= 3  # before the first fix
+
+
+def test_a_fix_that_the_ones_beside_it_cannot_reach_is_counted(recording, tmp_path):
+    """One of them is a degree, 111 km, to the north of where the vehicle is."""
+    path = recording(seconds=3, **LITTLE)
+    found = messages(path)
+    astray = [n for n, (_, channel, _) in enumerate(found) if channel.topic == "/gps"][10]
+    schema, channel, message = found[astray]
+    latitude = sensor_msgs.NavSatFix.from_cdr(message.data).latitude
+    moved = message.data.replace(struct.pack("<d", latitude), struct.pack("<d", latitude + 1))
+    found[astray] = schema, channel, replace(message, data=moved)
+    count = convert(write(tmp_path / "drive.mcap", found), tmp_path / "out").counts.plain()["/gps"]
+    assert count["dropped"] == {"no valid fix": 1}
+    assert convert(path, tmp_path / "whole").counts.plain()["/gps"]["dropped"] == {}
 
 
 def test_chunks_out_of_order_where_the_clock_was_set_back(recording, tmp_path):

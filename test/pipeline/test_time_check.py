@@ -23,6 +23,7 @@ from edgefirst_ros.cli.app import app
 from edgefirst_ros.cli.info import recording_facts, time_text
 from edgefirst_ros.cli.output import show
 from edgefirst_ros.config import Settings
+from edgefirst_ros.counts import quiet
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.time_check import Pair, check_time, join_pairs
@@ -49,9 +50,9 @@ PLANTED = {
 """Seed: ms by which the stamps of topics are off."""
 
 
-def check(path, **settings):
+def check(path, progress=quiet, **settings):
     settings = Settings(**settings)
-    return check_time(walk(path, settings).conclude(settings), settings)
+    return check_time(walk(path, settings).conclude(settings), settings, progress)
 
 
 @pytest.mark.parametrize("seed", PLANTED)
@@ -94,6 +95,19 @@ def test_nothing_can_be_told_without_motion_sensors_or_time(recording, capsys):
         assert f"unknown: the recording has no {sensor}\n" in said
     assert "offset:" not in said
     assert still.offsets == short.offsets == facts["time_check"]["offsets"] == {}
+
+
+def test_progress_is_told_by_the_messages_that_are_read(recording):
+    """In 2 s there are 20 pictures, 20 fixes and 100 messages of the IMU; all are read, then the pictures."""
+    told = []
+    path = recording(seconds=2, size=(160, 96), fps=10.0, topics={"camera", "imu", "gps"})
+    check(path, progress=lambda *said: told.append(said))
+    assert {step for step, _, _ in told} == {"checking time"}
+    of_all, of_pictures = ([done for _, done, total in told if total == number] for number in (140, 20))
+    assert len(of_all) + len(of_pictures) == len(told)
+    assert of_all == sorted({0, *of_all})
+    assert 100 < of_all[-1] < 140
+    assert of_pictures[0] == 0
 
 
 def test_each_camera_and_lidar_of_a_rig_is_compared(recording, tmp_path):

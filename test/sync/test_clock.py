@@ -226,6 +226,6 @@ def test_the_running_clock_is_log_time_without_its_jumps():
 def test_where_log_time_stands_still_the_stamps_drive_the_running_clock():
     clock, ms = RunningClock(), SECOND // 1000
     sent = [(0, 0), (0, 50), (0, None), (0, 100), (100, None), (100, 150), (150, None), (150, 9000), (150, 10)]
-    found = [clock.tick(NOW + log * ms, None if s is None else NOW + s * ms) // ms for log, s in sent]
+    found = [clock.tick(NOW + log * ms, None if s is None else NOW + s * ms) for log, s in sent]
     # by the stamps, then by log_time once it is further; a long step counts as LONGEST_STEP, a step back as none
-    assert found == [0, 50, 50, 100, 100, 150, 150, 250, 250]
+    assert found == [n * ms for n in (0, 50, 50, 100, 100, 150, 150, 250, 250)]

@@ -2,9 +2,10 @@
 """Damage that libavcodec by itself says little or nothing of."""
 
 import itertools
+import re
 
 import pytest
-from streams import KINDS, Numbered, encode, planes, read, stream
+from streams import KINDS, Numbered, encode, planes, read, sets_of, stream
 
 from edgefirst_ros.counts import AFTER_LOSS
 from edgefirst_ros.sensors.video.decoder import Decoder
@@ -65,6 +66,17 @@ def test_messages_beside_the_picture_do_no_harm(message):
     behind = {n: data + b"\x00\x00\x01\x50\x01" + message for n, data in enumerate(made.units)}
     for messages in (ahead, behind):
         assert read(Numbered(VideoReader, "hevc"), messages, made.shown) == dict(enumerate(made.pictures))
+
+
+@pytest.mark.parametrize("kind", ["video", "sequence", "of no type"])
+def test_units_behind_the_picture_do_no_harm(kind):
+    """Parameter sets that are sent again there, and a unit whose type the standard leaves to others (7.4.2.2)."""
+    made = stream("h265")
+    sets = [part for part in re.split(b"\0*\0\0\1", sets_of(made.units[0], "hevc")) if part]
+    last = b"\x7c\x01abc\x80" if kind == "of no type" else sets[["video", "sequence"].index(kind)]
+    assert last[0] >> 1 == {"video": 32, "sequence": 33, "of no type": 62}[kind]
+    messages = {n: data + b"\0\0\1" + last for n, data in enumerate(made.units)}
+    assert read(Numbered(VideoReader, "hevc"), messages, made.shown) == dict(enumerate(made.pictures))
 
 
 def test_broken_parameter_sets_do_not_reach_the_next_keyframe():

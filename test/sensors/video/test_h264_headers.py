@@ -105,6 +105,20 @@ def test_fields_are_told_from_frames(field, adaptive):
     assert (picture.frame_number, picture.field) == (9, field == "1")
 
 
+@pytest.mark.parametrize("first", [0x61, 0x65], ids=["", "IDR"])
+@pytest.mark.parametrize("field", ["0", "10", "11"], ids=["frame", "top field", "bottom field"])
+def test_the_order_of_a_picture_stands_behind_its_field(field, first):
+    """bottom_field_flag follows field_pic_flag where that is 1, idr_pic_id in a picture that is an IDR."""
+    orders = golomb(0) + golomb(0) + golomb(0) + golomb(1) + "0"  # 4 bits of frame_num and of order, type 0
+    size = golomb(7) + golomb(5) + "0" + "0" + "100"
+    sequence_set = nal_unit(0x67, format(77, "08b") + "0" * 8 + format(40, "08b") + golomb(0) + orders + size)
+    picture_set = nal_unit(0x68, golomb(0) + golomb(0) + "1" + "0" + golomb(0))
+    number = golomb(1) if first == 0x65 else ""
+    slice_head = golomb(0) + golomb(7) + golomb(0) + format(9, "04b") + field + number + format(6, "04b")
+    picture = H264Headers().read(sequence_set + picture_set + nal_unit(first, slice_head + "0" * 16)).picture
+    assert (picture.field, picture.order, picture.order_bits) == (field != "0", 6, 4)
+
+
 def test_more_than_32_zeros_are_no_code():
     fewest = Bits(int("0" * 32 + "1" + "0" * 31 + "1" + "0" * 7, 2).to_bytes(9, "big"))
     assert fewest.golomb() == 2**32
