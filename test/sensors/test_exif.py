@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import struct
+import sys
 import tracemalloc
 
 import numpy as np
@@ -115,6 +116,15 @@ def test_what_is_written_is_read(latitude, longitude, altitude, stamp):
     assert int(exif[0x9291]) == stamp % 10**9
     seconds = np.datetime64(exif[0x9003].replace(":", "-", 2).replace(" ", "T"), "s").astype(np.int64)
     assert seconds == stamp // 10**9
+
+
+def test_what_is_written_is_read_without_pillow(monkeypatch):
+    """It takes ten times as long, and the pictures of a dataset are read by the thousand."""
+    monkeypatch.setitem(sys.modules, "PIL.TiffImagePlugin", None)
+    for info in (INFO, dataclasses.replace(INFO, latitude=48.5, longitude=-11.25)):
+        found = read_exif(with_exif(info))
+        assert (found.sequence, found.frame, found.stamp) == (INFO.sequence, 7, STAMP)
+        assert (found.latitude, found.longitude) == (info.latitude, info.longitude)
 
 
 def test_stamps_of_other_writers():

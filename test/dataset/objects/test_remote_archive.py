@@ -136,3 +136,19 @@ def test_a_directory_of_several_blocks_is_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(zip_read, "BLOCK", 500)
     archive = opened(zipped(tmp_path / "d.zip"))
     assert {name: archive.read(name) for name in archive.names} == MEMBERS
+
+
+@pytest.mark.parametrize(("between", "requests"), [(200_000, 5), (600_000, 8)])
+def test_members_of_a_sample_come_by_one_request_unless_much_is_between_them(tmp_path, monkeypatch, between, requests):
+    """Of four samples: the first shows which members are read, of the others both come together; 256 KiB are much."""
+    path, read = tmp_path / "d.zip", {}
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(4):
+            for kind, size in ((".camera.jpeg", 1000), (".lidar.pcd", between), (".radar.pcd", 1000)):
+                archive.writestr(f"s/s_{number:03}{kind}", bytes([number]) * size)
+                read |= {f"s/s_{number:03}{kind}": bytes([number]) * size} if size == 1000 else {}
+    asked, archive = [], opened(path)
+    monkeypatch.setattr(FolderStore, "read", read_noted(FolderStore.read, asked))
+    assert {name: archive.read(name) for name in read} == read
+    assert len(asked) == requests
+    assert (sum(asked) < between) is (requests == 8)
