@@ -173,6 +173,14 @@ def test_a_companion_without_an_entry_is_in_no_sample(foreign, tmp_path):
     assert lines["host/lidar_points/xyz"].lost == "a dataset has no place for it"
 
 
+def test_progress_is_told_by_the_samples_that_are_there_so_far(foreign, tmp_path):
+    said = []
+    restore(foreign, "roverd", tmp_path / "back", progress=lambda *told: said.append(told))
+    number = len(Dataset(next((tmp_path / "back").glob("*.zip"))))
+    assert number
+    assert said == [("importing host", n + 1, number) for n in range(number)]
+
+
 def test_a_folder_that_the_system_does_not_list_is_said(tmp_path):
     """Each name is one, and all together are longer than a path can be."""
     source = tmp_path / "in"

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from object_server import KEY, SECRET
+from open_files import list_open_files
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects import bucket
@@ -108,6 +109,7 @@ def test_what_a_killed_writer_left_is_removed_and_what_one_is_writing_stays(tmp_
     there = sorted(path.name for path in place.path.rglob("*") if path.is_file())
     assert there == ["c", "day.zip.partial"]
     assert (place / "c").path.read_bytes() == b"whole"
+    assert list_open_files(place.path) == []
 
 
 def test_the_tag_changes_with_the_content_of_equal_size(place):

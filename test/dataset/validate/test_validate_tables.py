@@ -290,3 +290,15 @@ def vendors_labels():
     indices(1203, 90)(parts)
     parts.annotation_metadata["labels"] = '["label 1", "label 3", "person", "car"]'
     return parts
+
+
+@pytest.mark.parametrize("box", [[], [None] * 4], ids=str)
+def test_lists_of_nothing_at_all_are_boxes_of_another_type(tmp_path, box):
+    """The type that pyarrow gives a column without one number; each row that has such a box is named."""
+    parts = made.good()
+    boxed = [row for row in parts.annotations if row.get("box2d") is not None]
+    for row in boxed:
+        row["box2d"] = box
+    column_type("box2d", pa.list_(pa.null()))(parts)
+    found = validate(made.write(tmp_path, parts)).findings
+    assert [(one.rule, one.severity) for one in found] == [("TAB002", "warning"), *[("TAB009", "error")] * len(boxed)]

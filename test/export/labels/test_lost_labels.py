@@ -95,6 +95,27 @@ def test_a_picture_whose_annotations_are_lost_is_not_known_to_be_empty(tmp_path,
     assert negatives(dataset) == [7]
 
 
+def test_a_mask_that_is_no_picture_stays_where_labels_replace_others(tmp_path):
+    """It cannot have been among the labels that were given out, so that it is not missing among those that come."""
+    parts = made.good()
+    kept = {
+        "label": "car",
+        "mask": b"\x89PNG\r\n\x1a\n" + b"no picture",
+        "box2d": None,
+        "box2d_score": None,
+        "polygon": None,
+    }
+    parts.annotations[0] |= kept
+    frame = parts.annotations[0]["frame"]
+    dataset = Dataset(made.write(tmp_path / "data", parts))
+    label(
+        dataset, "coco", coco(tmp_path / "a.json", {1: file_name(frame)}, [(1, BOX, {})]), replace=True, renumber=True
+    )
+    rows = Dataset(dataset.paths.container).annotations.filter(pl.col("frame") == frame)
+    assert rows.filter(pl.col("box2d").is_null())["mask"].to_list() == [kept["mask"]]
+    assert rows["box2d"].drop_nulls().len() == 1
+
+
 def test_a_sequence_whose_name_leads_elsewhere_names_no_picture(tmp_path):
     """A drive letter, in a ZIP of another tool."""
     parts = made.good()
