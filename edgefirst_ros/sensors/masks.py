@@ -104,6 +104,8 @@ def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
     if not 0 < cells <= MAX_CELLS:
         raise MessageError(CANNOT_BE_STORED, f"mask of {mask.width} x {mask.height} cells")
     data: Any = mask.mask
+    if not isinstance(data, bytes):
+        data = data.view()  # on Python 3.10 the codec's own views are no buffers
     if mask.encoding == "zstd":
         data = _unpacked(data, min(cells * most, MAX_CELLS))
     elif mask.encoding:
