@@ -21,9 +21,12 @@ test: .venv-test/ready
 test-benchmark: .venv-test/ready
 	$(TEST)/python -m pytest test_benchmark -n 2
 
-# Conversions, the reader, alignment and settings on another Python, and with the lowest version of every dependency.
-SHORT_TESTS := test/pipeline/test_conversion.py test/dataset/test_reader.py test/sync test/test_config.py \
-  test/dataset/tables/test_forms.py::test_nulls_in_lists_of_fixed_size_are_read_from_parquet
+# Sensors, alignment, conversions, captures, tables, the reader, exports and settings on another Python, and with the
+# lowest version of every dependency.
+SHORT_TESTS := $(wildcard test/sensors/test_*.py) test/sync test/test_config.py test/pipeline/test_conversion.py \
+  test/pipeline/test_capture_states.py test/pipeline/test_capture_session.py test/dataset/test_reader.py \
+  test/dataset/tables/test_forms.py test/dataset/tables/test_rowlog.py test/export/labels/test_coco.py \
+  test/export/labels/test_yolo.py test/export/test_roverd.py
 SHORT := .venv-$(notdir $(PYTHON))
 
 test-python: $(SHORT)/ready

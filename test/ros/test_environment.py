@@ -32,8 +32,8 @@ BOX = edgefirst_msgs.DetectBox(
 )  # fmt: skip
 MADE = {
     "RadarCube": edgefirst_msgs.RadarCube(
-        HEADER, 2**40 + 3, bytes([6, 1, 5, 2]), np.array([2, 3, 1, 4], np.uint16),
-        np.array([1.0, 0.25, 1.0, 0.5], np.float32), np.arange(-12, 12, dtype=np.int16), True,
+        HEADER, 2**40 + 3, bytes([6, 1, 5, 2]), np.array([2, 3, 1, 4], np.uint16).tobytes(),
+        np.array([1.0, 0.25, 1.0, 0.5], np.float32).tobytes(), np.arange(-12, 12, dtype=np.int16).tobytes(), True,
     ),
     "RadarInfo": edgefirst_msgs.RadarInfo(HEADER, "low", "ultra-short", "off", "medium", True),
     "Detect": edgefirst_msgs.Detect(HEADER, Time(1, 2), Time(3, 4), Time(5, 6), [BOX, edgefirst_msgs.DetectBox()]),

@@ -28,10 +28,10 @@ def message(layout, shape, values, scales=None, is_complex=True):
     return edgefirst_msgs.RadarCube(
         std_msgs.Header(frame_id="radar"),
         5,
-        np.array(layout, np.uint8),
-        np.array(shape, np.uint16),
-        np.array([1.0] * len(layout) if scales is None else scales, np.float32),
-        np.ascontiguousarray(values, np.int16).reshape(-1),
+        bytes(layout),
+        np.array(shape, np.uint16).tobytes(),
+        np.array([1.0] * len(layout) if scales is None else scales, np.float32).tobytes(),
+        np.ascontiguousarray(values, np.int16).tobytes(),
         is_complex,
     )
 

@@ -34,10 +34,10 @@ def cube():
     return edgefirst_msgs.RadarCube(
         header=HEADER,
         timestamp=0,
-        layout=np.array([1, 2], np.uint8),
-        shape=np.array([3, 4], np.uint16),
-        scales=np.ones(2, np.float32),
-        cube=np.zeros(12, np.int16),
+        layout=bytes([1, 2]),
+        shape=np.array([3, 4], np.uint16).tobytes(),
+        scales=np.ones(2, np.float32).tobytes(),
+        cube=bytes(24),
         is_complex=False,
     )
 
