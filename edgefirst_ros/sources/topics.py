@@ -196,7 +196,7 @@ class _Finder:
         else:
             topic = _named(name, self.topics)
         if topic is None:
-            if self.live and is_glob(name):
+            if is_glob(name):  # of a capture: a recording's matches one, or is an error
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
             elif not self.live:
                 self.notes.append(f"{where}: the rig assigns it {name}, which {_absence(name, self.topics)}")
