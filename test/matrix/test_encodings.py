@@ -389,6 +389,8 @@ def test_messages_before_a_damaged_one_are_converted(made, tmp_path):
     assert outcome.exit_code == 3
     assert 0 < outcome.samples < whole.samples
     assert any("drive.bag" in note and "Expected to find message data" in note for note in outcome.notes)
+    (damage,) = Dataset(outcome.paths.container).metadata["sources"][0]["damage"]
+    assert damage["offset"] == pytest.approx(len(data) / 2, rel=0.1)  # by the share of the messages that were read
 
 
 def test_of_compressed_messages_the_damaged_and_the_huge_ones_are_undecodable(made, tmp_path):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headers of H.264 that libx264 does not write, put together bit by bit after ITU-T H.264 7.3."""
 
+import itertools
 import re
 
 import pytest
@@ -105,18 +106,35 @@ def test_fields_are_told_from_frames(field, adaptive):
     assert (picture.frame_number, picture.field) == (9, field == "1")
 
 
+INTERLACED = nal_unit(  # 4 bits of frame_num and of order, order type 0, one reference, no gaps, fields
+    0x67,
+    format(77, "08b") + "0" * 8 + format(40, "08b") + golomb(0) + golomb(0) + golomb(0) + golomb(0) + golomb(1) + "0"
+    + golomb(7) + golomb(5) + "00100",
+) + nal_unit(0x68, golomb(0) + golomb(0) + "10" + golomb(0))  # fmt: skip
+
+
+def coded(first, frame, field, order):
+    """A slice of an interlaced picture up to its order; `field`: "0" of a frame, "10" and "11" of its fields."""
+    number = golomb(1) if first == 0x65 else ""
+    head = golomb(0) + golomb(7) + golomb(0) + format(frame, "04b") + field + number + format(order, "04b")
+    return nal_unit(first, head + "0" * 16)
+
+
 @pytest.mark.parametrize("first", [0x61, 0x65], ids=["", "IDR"])
 @pytest.mark.parametrize("field", ["0", "10", "11"], ids=["frame", "top field", "bottom field"])
 def test_the_order_of_a_picture_stands_behind_its_field(field, first):
     """bottom_field_flag follows field_pic_flag where that is 1, idr_pic_id in a picture that is an IDR."""
-    orders = golomb(0) + golomb(0) + golomb(0) + golomb(1) + "0"  # 4 bits of frame_num and of order, type 0
-    size = golomb(7) + golomb(5) + "0" + "0" + "100"
-    sequence_set = nal_unit(0x67, format(77, "08b") + "0" * 8 + format(40, "08b") + golomb(0) + orders + size)
-    picture_set = nal_unit(0x68, golomb(0) + golomb(0) + "1" + "0" + golomb(0))
-    number = golomb(1) if first == 0x65 else ""
-    slice_head = golomb(0) + golomb(7) + golomb(0) + format(9, "04b") + field + number + format(6, "04b")
-    picture = H264Headers().read(sequence_set + picture_set + nal_unit(first, slice_head + "0" * 16)).picture
+    picture = H264Headers().read(INTERLACED + coded(first, 9, field, 6)).picture
     assert (picture.field, picture.order, picture.order_bits) == (field != "0", 6, 4)
+
+
+def test_two_fields_of_a_frame_have_one_number():
+    """frame_num counts frames (7.4.3); those of frame 2 are lost."""
+    judge, lost = Judge("h264"), []
+    for frame, field in itertools.product((0, 1, 3), ("10", "11")):
+        first = 0x65 if (frame, field) == (0, "10") else 0x61
+        lost.append(judge.unit(INTERLACED + coded(first, frame, field, 2 * frame)).fault)
+    assert lost == [None] * 4 + [AFTER_LOSS] * 2
 
 
 def test_more_than_32_zeros_are_no_code():
