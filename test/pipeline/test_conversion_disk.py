@@ -104,7 +104,7 @@ def test_results_of_the_model_that_the_disk_does_not_take_are_not_written(record
 
 
 def test_messages_that_no_sample_would_have_used_are_not_lost_to_the_disk(recording, takes, tmp_path):
-    """Ten clouds in each second, and two samples, of which the second one, at 0.5 s, is the last that the disk takes."""
+    """Ten clouds in each second, and two samples, of which the second, at 0.5 s, is the last that the disk takes."""
     path = recording(**{**STILL, "seconds": 2.0, "topics": frozenset({"camera", "lidar/points"})}, lidar_points=20)
     takes(2)
     count = convert(path, tmp_path, name="drive", rate=2).counts.plain()["/lidar/points"]
