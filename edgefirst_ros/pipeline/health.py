@@ -108,7 +108,7 @@ class Health:
             if newest[0] != self._newest[0]:
                 self._began = now
             self._newest, self._came, self._shown = newest, now, self._clock()
-        if facts.get("state") == "paused":
+        if not (facts.get("recording") or facts.get("waiting")):
             self._came = time.monotonic()
 
     def judge(self, session: CaptureSession, facts: Mapping[str, Any]) -> tuple[Condition, str]:
@@ -163,9 +163,11 @@ class Health:
     def topic(self, state: TopicState, facts: Mapping[str, Any]) -> Status:
         """Return the status of one topic; `facts` are those of the capture."""
         now = time.monotonic_ns()
+        begun = state.name in self._rates
         known = self._rates.setdefault(state.name, _Rate(state.received, now))
         rate = known.measure(state.received, now)
-        self._hertz[_sensor_of(state)] = round(rate, 2)
+        if begun:
+            self._hertz[_sensor_of(state)] = round(rate, 2)
         counts = facts.get("counts", {}).get(state.delivered_as, {})
         dropped = counts.get("dropped", {})
         level, text = self._judge(state, rate, known, dropped, now)

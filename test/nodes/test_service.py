@@ -98,6 +98,19 @@ def test_the_status_has_the_condition_as_exit_code(service, monkeypatch, facts, 
     assert told["newest_sample_age"] == (pytest.approx(quiet) if facts.get("samples") else None)
 
 
+def test_the_time_before_a_camera_came_is_none_without_samples(service, monkeypatch):
+    clock = {"now": 100.0}
+    monkeypatch.setattr(health.time, "monotonic", lambda: clock["now"])
+    service.session = Session(waiting_for="no camera topic")
+    clock["now"] += 60
+    assert service.order("status").result()["exit_code"] == 3
+    service.session.facts |= {"state": "waiting for the clock", "waiting": True}
+    clock["now"] += 1
+    assert service.order("status").result()["message"] == "waiting for the clock"
+    clock["now"] += 6
+    assert service.order("status").result()["message"] == "waiting for the clock, but no sample for 7 s"
+
+
 def test_slow_samples_are_not_stale(service, monkeypatch):
     """One sample in ten seconds is asked for: less than three of these are no fault."""
     clock = {"now": 100.0}

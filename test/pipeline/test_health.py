@@ -8,9 +8,11 @@ import os
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from edgefirst_ros.config import LiveSettings
 from edgefirst_ros.counts import NOT_SAMPLED, UNDECODABLE
 from edgefirst_ros.pipeline.health import FEWEST, SILENT, STEADY, Health, HealthLevel, Status
 from edgefirst_ros.sources.live import TopicState
@@ -28,6 +30,12 @@ class Second:
         self._health = Health("/capture")
         self._state = TopicState("/imu", "/imu", IMU, publishers=1)
         self.passes(0)
+        assert self.rates == {}, "no second has passed since it was first looked at"
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Those of `control status`."""
+        return self._health.measure(SimpleNamespace(live=LiveSettings(out="nowhere")), {})["rates"]  # type: ignore
 
     def passes(self, messages: int) -> Status:
         for n in range(messages):
@@ -52,6 +60,7 @@ def test_the_rate_and_what_is_usual_are_told(second: Second) -> None:
         (50, 50), (50, 50), (40, 50), (50, 50)
     ]  # fmt: skip
     assert value(told[-1], "longest gap, s") == 0.025
+    assert second.rates == {"/imu": 50.0}
     assert {(s.level, s.message) for s in told} == {(HealthLevel.OK, "")}
 
 
