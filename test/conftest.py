@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from quick_disk import wait_for_no_disk
 from same_dataset import assert_counted
 from shared_data import SHARED
 from warm_command import WarmProcess
@@ -25,6 +26,8 @@ from warm_command import WarmProcess
 os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")  # l5kit has files of an older protobuf
 
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+
+wait_for_no_disk()
 
 # The same examples in every run, however busy the machine is. `benchmark/fuzz.py --properties` takes the other profile,
 # which looks for new ones.

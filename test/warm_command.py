@@ -88,6 +88,7 @@ def serve(path):
     import av  # noqa: F401
     import polars  # noqa: F401  the threads of its queries start with the first one, in the fork
     import pyarrow.parquet  # noqa: F401
+    from quick_disk import wait_for_no_disk
 
     from edgefirst_ros.cli.app import VERBS
     from edgefirst_ros.cli.options import settings_of
@@ -100,6 +101,7 @@ def serve(path):
         settings_of(uses)  # makes a JSON schema of the settings
     with contextlib.suppress(ImportError):
         importlib.import_module("edgefirst_ros.report.page")._environment().get_template("page.html.jinja")
+    wait_for_no_disk()
     gc.freeze()  # a fork that looks through all of it would copy it
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as events:
         listener.bind(path)
