@@ -74,6 +74,7 @@ def running_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> Itera
 
     Raises UsageError for wrong arguments.
     """
+    atexit.unregister(gc.collect)  # once is enough, however many nodes there were
     atexit.register(gc.collect)  # a node that is not freed leaves the shared memory of Fast DDS behind
     try:
         try:
