@@ -41,6 +41,22 @@ def test_a_steady_drive_is_green():
     assert times == pytest.approx(np.arange(30) / 10 + 0.01)
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_losses_are_those_of_each_sequence_or_of_the_whole(apart):
+    """Where one sequence states no counts of its own, those of the dataset are of all."""
+    counts = {"/camera/h264": {"seen": 10, "written": 8, "dropped": {"undecodable": 2}}}
+    own = {"a": {"counts": counts}, "b": {"counts": {}} if apart else {}}
+    table = frames(range(0, 2000, 100), names=["a"] * 10 + ["b"] * 10)
+    found = summarize(table, {"counts": counts, "sequences": own}, {})
+    lost = "20.00% of 10 messages lost: 2 undecodable"
+    of_whole, *of_each = (
+        [one.found for one in checks if one.key == "loss"]
+        for checks in (found.further, *(one.checks for one in found.sequences))
+    )
+    assert of_whole == ([] if apart else [lost])
+    assert of_each == ([[lost], ["the dataset does not state its losses"]] if apart else [[], []])
+
+
 @pytest.mark.parametrize("topics", [{}, {"/gps": "its stamps count from when it was switched on"}])
 def test_one_clock_is_said_only_where_no_topic_has_another(topics):
     said = levels(frames(range(0, 3000, 100)), {"time_base": {"base": "header", "topics": topics}})

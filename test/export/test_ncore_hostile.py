@@ -331,9 +331,10 @@ def test_names_of_sensors_become_safe_ones(tmp_path, camera):
 
 def test_labels_that_are_none(tmp_path):
     told = {"annotations": [
-        {"object_id": "a", "label": ["x"], "label_index": -1, "box2d": [1, "x", 2, 3], "box2d_score": 7},
+        {"object_id": "a", "label": ["x"], "label_index": -1, "box2d": [1, "x", 2, 3], "box2d_score": 1.01},
         {"object_id": "b", "label": "car", "label_index": 1, "box2d": [0, 0, 0.5, 0.5], "box2d_score": 0.5},
-        {"object_id": "c", "label_index": (1 << 64) - 1}, {"object_id": "d", "label_index": 1 << 64},
+        {"object_id": "c", "label_index": (1 << 64) - 1, "box2d_score": 1},
+        {"object_id": "d", "label_index": 1 << 64, "box2d_score": -0.01},
         {"object_id": 3}, 5,
     ]}  # fmt: skip
     restore(sequence(tmp_path / "in", [png()], told=told), "ncore", tmp_path / "out")
@@ -343,6 +344,6 @@ def test_labels_that_are_none(tmp_path):
     assert {row[0]: row[1:] for row in rows if row[0]} == {
         "a": (None, None, None),
         "b": ("car", 1, 0.5),
-        "c": (None, largest, None),
+        "c": (None, largest, 1.0),
         "d": (None, None, None),
     }

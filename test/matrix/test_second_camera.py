@@ -143,6 +143,21 @@ def test_damage_in_it_is_a_loss_and_the_nearest_clean_picture_is_used(drive, tmp
     assert required.samples == len(near)
 
 
+@each_kind
+def test_the_picture_before_a_damaged_one_is_that_of_the_only_sample_near_them(drive, tmp_path, name):
+    """No other sample had it before: of ten pictures in a second every fourth has one."""
+    order = [index for index, _ in streams(name)[0]]
+    at = order.index(16)
+    lost = set(order[at:]) if SOURCES[name].depends else {16}
+    path = drive(name, cut={at})
+    outcome = convert(path, tmp_path / "out", rig=rig(name, tolerance=0.1), rate=2.5)
+    expected = own(path, name, tmp_path / "own")
+    clean = [START + n * STEP + LATER for n in range(FRAMES) if n not in lost]
+    nearest = {n: min(clean, key=lambda stamp: abs(stamp - START - n * STEP)) for n in range(0, FRAMES, 4)}
+    near = {n: stamp for n, stamp in nearest.items() if abs(stamp - START - n * STEP) <= STEP}
+    assert lefts(outcome) == {n: (stamp, expected[stamp]) for n, stamp in near.items()}
+
+
 def pixels(data):
     return Image.open(io.BytesIO(data)).convert("RGB").tobytes()
 

@@ -106,6 +106,7 @@ def test_an_interrupted_one_goes_on_and_is_known_when_finished(uncut, tmp_path, 
     ("text", "what"),
     [
         ("nothing: 1", "names no files; expected rosbag2_bagfile_information with relative_file_paths"),
+        ("rosbag2_bagfile_information: {relative_file_paths: []}", "names no files; expected"),
         (
             "rosbag2_bagfile_information: {relative_file_paths: [a.db3], storage_identifier: sqlite3}",
             "a.db3: no such file",

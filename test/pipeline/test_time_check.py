@@ -192,6 +192,13 @@ def test_offset_that_cannot_be_told_says_why(second, why):
     assert re.search(why, found.why), found
 
 
+@pytest.mark.parametrize("number", [20, 21])
+def test_an_offset_needs_twenty_intervals(number):
+    both = [motion(wave, hertz=2, seconds=number / 2) for _ in range(2)]
+    few = find_offset(*both, "turn").why.startswith("too few messages: one in 0.5 s")
+    assert few is (number == 20)  # messages, with 19 intervals between them
+
+
 @pytest.mark.parametrize("late", [-1.1, 1.1])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_an_offset_of_more_than_a_second_is_not_told(late, swapped):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
+from edgefirst_ros.messages import Cubes, SpaceBox
 from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sensors.masks import is_empty
 
@@ -364,3 +365,14 @@ def test_boxes_in_space():
                                                      ((0, 0), b"x", False), ((1, 1), b"x", False)])  # fmt: skip
 def test_a_mask_is_empty_without_cells_and_bytes(shape, data, empty):
     assert is_empty(Mask(*shape, 1, "", data, True)) is empty
+
+
+def test_boxes_with_poses_of_their_own_that_are_left_out_say_why():
+    context = Context("s", 12, None, label_map={"car": "", "bus": ""})
+    boxes = [
+        SpaceBox("map", (1.0, 2.0, x), (0.0, 0.0, 0.0, 1.0), (4.0, 2.0, 1.5), label, "")
+        for x, label in ((0.5, ""), (math.nan, ""), (math.nan, "van"), (math.nan, "car"), (0.5, "bus"))
+    ]
+    rows, dropped = rows_of_boxes3d(Cubes(boxes), context)
+    assert dropped == {NOT_FINITE: 2, DROPPED_LABEL: 2}
+    assert [(row["label"], row["box3d"]) for row in rows] == [(None, (1.0, 2.0, 0.5, 4.0, 2.0, 1.5))]

@@ -133,6 +133,26 @@ def test_what_waited_when_the_topic_got_its_listener_needs_no_room(ears):
     assert here.end() == [(GPS, 10, 0), (GPS, 20, 0), (GPS, 30, 0), (GPS, 40, 0)]
 
 
+def test_room_for_what_waited_goes_message_by_message(ears):
+    """Of six that waited the listener has three: beside the others there is room for the depth of two."""
+    here, heard = ears(depth=2), []
+    busy, ready = threading.Event(), threading.Event()
+
+    def hear():
+        heard.append(1)
+        if len(heard) == 3:
+            busy.set()
+            ready.wait(60)
+
+    here.put(GPS, 10, 20, 30, 40, 50, 60)
+    here.listen(GPS, hear)
+    here.intake.release()
+    assert busy.wait(60)
+    here.put(GPS, 70, 80)
+    ready.set()
+    assert here.end() == [(GPS, 10 * n, 0) for n in range(1, 9)]
+
+
 def test_a_topic_without_a_part_keeps_fifteen_seconds_once_the_others_run(ears):
     here = ears()
     here.put(CAMERA, 0)

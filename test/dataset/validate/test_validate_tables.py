@@ -302,3 +302,16 @@ def test_lists_of_nothing_at_all_are_boxes_of_another_type(tmp_path, box):
     column_type("box2d", pa.list_(pa.null()))(parts)
     found = validate(made.write(tmp_path, parts)).findings
     assert [(one.rule, one.severity) for one in found] == [("TAB002", "warning"), *[("TAB009", "error")] * len(boxed)]
+
+
+@pytest.mark.parametrize("location", [[], [45.5]], ids=str)
+def test_a_position_without_all_its_numbers_is_not_that_of_the_frames(tmp_path, location):
+    parts = made.good()
+    number = sum(row["frame"] == 3 for row in parts.annotations)
+    for row in parts.annotations:
+        row["location"] = location if row["frame"] == 3 else None
+    column_type("location", pa.list_(pa.float32()))(parts)
+    found = validate(made.write(tmp_path, parts)).findings
+    said = [one.message for one in found if one.rule == "REF008"]
+    assert said == [f"location is {location}, in the frames table (45.5, -73.6)"] * number
+    assert {one.rule for one in found} == {"TAB002", "TAB022", "REF008"}
