@@ -397,13 +397,27 @@ def test_further_cameras_and_lidars_are_channels_with_their_own_calibration(rigg
 BENT = {"plumb_bob": [-0.25, 0.08, 0.001, -0.002, 0.0], "equidistant": [0.05, -0.02, 0.003, 0.0]}
 
 
-@pytest.mark.parametrize("model", BENT)
-def test_undistort_straightens_the_pictures_of_a_camera_as_opencv_does_when_it_has_distortion(rigged, tmp_path, model):
-    cv2 = pytest.importorskip("cv2")
+def bend(rigged, model):
+    """The dataset, with distortion of its left camera; and the CameraInfo of that."""
     bent, (name,) = Dataset(rigged.container.path), rigged.sequences
     facts = bent.metadata["sequences"][name]
     info = {**facts["camera_infos"]["camera.left"], "distortion_model": model, "d": BENT[model]}
     bent.metadata |= {"sequences": {name: {**facts, "camera_infos": {**facts["camera_infos"], "camera.left": info}}}}
+    return bent, info
+
+
+def test_pictures_of_a_camera_with_distortion_stay_as_they_are_unless_asked_for(rigged, tmp_path):
+    bent, _ = bend(rigged, "plumb_bob")
+    out = export(bent, "nuscenes", tmp_path / "out").out
+    sample = next(one for one in bent.samples("camera.left") if one.row["camera_left_timestamp"] > START + 10**9)
+    (left,) = out.rglob(f"*CAM_LEFT__{round(sample.row['camera_left_timestamp'] / 1000)}.jpg")
+    assert left.read_bytes() == sample.read("camera.left")
+
+
+@pytest.mark.parametrize("model", BENT)
+def test_undistort_straightens_the_pictures_of_a_camera_as_opencv_does_when_it_has_distortion(rigged, tmp_path, model):
+    cv2 = pytest.importorskip("cv2")
+    bent, info = bend(rigged, model)
     out = export(bent, "nuscenes", tmp_path / "out", undistort=True).out
     sample = next(one for one in bent.samples("camera.left") if one.row["camera_left_timestamp"] > START + 10**9)
     (front,) = out.rglob(f"*CAM_FRONT__{round(sample.timestamp / 1000)}.jpg")

@@ -241,6 +241,17 @@ def test_the_whole_messages_of_a_big_cut_chunk_are_given(path):
         assert 1000 < len(found) < 2000, compression
 
 
+@pytest.mark.parametrize("name", [b"", b"lz4", b"zstd"])
+def test_the_head_of_a_chunk_is_read_once_its_last_byte_is_there(name):
+    """Opcode and length, four numbers, the name of the compression, the bytes of the records (MCAP, "Chunk")."""
+    body = struct.pack("<3QI", 1, 2, 300, 0xABCD) + struct.pack("<I", len(name)) + name + struct.pack("<Q", 100)
+    head = struct.pack("<BQ", files.CHUNK, len(body) + 100) + body
+    found = mcap_walk.chunk_head(head)
+    assert (found.unpacked, found.crc, found.compression, found.packed) == (300, 0xABCD, name.decode(), 100)
+    assert found.agrees
+    assert mcap_walk.chunk_head(head[:-1]) is None
+
+
 @pytest.mark.parametrize("compression", [b"", b"lz4", b"zstd"])
 @pytest.mark.parametrize("zeros", [0, 100_000])
 def test_a_chunk_that_was_being_written_gives_its_whole_messages(path, compression, zeros):

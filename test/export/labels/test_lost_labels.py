@@ -95,6 +95,17 @@ def test_a_picture_whose_annotations_are_lost_is_not_known_to_be_empty(tmp_path,
     assert negatives(dataset) == [7]
 
 
+def test_pictures_that_are_known_to_be_empty_are_rows_in_their_order(tmp_path):
+    """Of two sequences with three pictures each no label is given."""
+    dataset = write(tmp_path / "data", boxes(0))
+    names = [f"{sequence}_{frame:03d}.jpeg" for sequence in (OTHER, made.SEQUENCE) for frame in reversed(made.FRAMES)]
+    label(dataset, "coco", coco(tmp_path / "a.json", {n: {"file_name": name} for n, name in enumerate(names)}, []))
+    found = pl.read_ipc(dataset.paths.arrow).filter(pl.col("neg_label_indices").is_not_null())
+    assert found.select("name", "frame").rows() == [
+        (sequence, frame) for sequence in (made.SEQUENCE, OTHER) for frame in made.FRAMES
+    ]
+
+
 def test_a_mask_that_is_no_picture_stays_where_labels_replace_others(tmp_path):
     """It cannot have been among the labels that were given out, so that it is not missing among those that come."""
     parts = made.good()
