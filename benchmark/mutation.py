@@ -219,26 +219,30 @@ def select_tests(fault: Fault, likeness: Likeness, most: int | None = None) -> l
 
 
 def find_noticing(fault: Fault, copy: Path, likeness: Likeness, most: int) -> str:
-    """Return the test that fails with the fault, or an empty text; what notices passes without it."""
+    """Return the test that fails with the fault, or an empty text; a test that fails without it too does not count."""
     original = (copy / fault.file).read_bytes()
-    (copy / fault.file).write_bytes(fault.apply(original))
-    try:
-        tests = select_tests(fault, likeness, most)
-        returned, output = run_tests(copy, "--continue-on-collection-errors", *tests)  # a broken import ends with 1
-    finally:
-        (copy / fault.file).write_bytes(original)
-    if returned == 0:
-        return ""
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
-    if returned not in (None, 1):
-        sys.exit(f"pytest ended with {returned} for {fault.file}:{fault.line}: {output[-500:]}")
-    if run_tests(copy, *([failed[1]] if failed else tests))[0] != 0:
-        sys.exit(f"{failed[1] if failed else tests} fails or hangs without {fault.file}:{fault.line} too")
-    return failed[1] if failed else "a hang"
+    tests, left_out = select_tests(fault, likeness, most), list[str]()
+    while True:
+        (copy / fault.file).write_bytes(fault.apply(original))
+        try:  # a broken import ends with 1
+            returned, output = run_tests(copy, "--continue-on-collection-errors", *left_out, *tests)
+        finally:
+            (copy / fault.file).write_bytes(original)
+        if returned == 0:
+            return ""
+        if returned is not None and returned > 1:
+            sys.exit(f"pytest ended with {returned} for {fault.file}:{fault.line}: {output[-500:]}")
+        found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+        failed = found[1] if found else ""
+        if run_tests(copy, *([failed] if failed else [*left_out, *tests]))[0] == 0:
+            return failed or ("a hang" if returned is None else "a crash")
+        if not failed or f"--deselect={failed}" in left_out:
+            sys.exit(f"{failed or tests} fails or hangs without {fault.file}:{fault.line} too")
+        left_out.append(f"--deselect={failed}")
 
 
 def run_tests(copy: Path, *arguments: str) -> tuple[int | None, str]:
-    """Run pytest in a copy; the exit code is None after a hang, whose processes are ended."""
+    """Run pytest in a copy; the exit code is None after a hang, whose processes are ended, negative after a crash."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
     with tempfile.TemporaryFile("w+", errors="replace") as log:
