@@ -73,6 +73,19 @@ def test_sizes_beyond_32_bits_are_those_of_the_extra_field(tmp_path):
     assert count_members(path, every) == (1, 5 << 32)
 
 
+def test_a_comment_of_a_member_that_looks_like_a_member_is_none(tmp_path):
+    path = tmp_path / "said.zip"
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("a/a_9.lidar.pcd", bytes(1000))
+    data = (tmp_path / "other.zip").read_bytes()
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("a/a_1.lidar.pcd")
+        info.comment = data[data.index(b"PK\x01\x02") : data.index(b"PK\x05\x06")]
+        archive.writestr(info, b"12345")
+        archive.writestr("a/a_2.lidar.pcd", b"123")
+    assert count_members(path, every) == (2, 8)
+
+
 def test_members_of_what_is_no_zip(tmp_path):
     (tmp_path / "no.zip").write_bytes(b"no")
     with pytest.raises(DatasetError, match=r"no\.zip: not a readable ZIP archive"):

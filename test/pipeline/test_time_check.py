@@ -192,6 +192,17 @@ def test_offset_that_cannot_be_told_says_why(second, why):
     assert re.search(why, found.why), found
 
 
+@pytest.mark.parametrize("late", [-0.6, 0.6])
+def test_an_offset_that_fits_nearly_as_well_on_either_side_is_told(late):
+    """All but a hundredth of the motion comes again after 1.2 s."""
+
+    def rate(seconds):
+        return 0.2 * math.sin(2 * math.pi * seconds / 1.2) + 0.02 * wave(seconds)
+
+    found = find_offset(motion(rate), motion(rate, hertz=25, late=late), "turn")
+    assert (found.best, found.why) == (pytest.approx(-late, abs=0.01), "the motion repeats: several offsets fit")
+
+
 @pytest.mark.parametrize("number", [20, 21])
 def test_an_offset_needs_twenty_intervals(number):
     both = [motion(wave, hertz=2, seconds=number / 2) for _ in range(2)]
