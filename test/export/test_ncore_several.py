@@ -33,6 +33,18 @@ def test_one_of_many_sequences_is_open_at_a_time(tmp_path):
     assert list_open_files(tmp_path) == []
 
 
+def test_stores_belong_to_the_sequence_that_their_names_begin_with(tmp_path):
+    """Of two sequences in one folder one has two stores; a summary, or a store, names its own."""
+    own = [tmp_path / f"a.ncore4{group}.zarr.itar" for group in ("", "-radar")]
+    other = [tmp_path / "b.ncore4.zarr"]
+    for path in (*own, tmp_path / "a.json", tmp_path / "notes.txt"):
+        path.touch()
+    other[0].mkdir()
+    expected = {tmp_path: [sorted(own), other], tmp_path / "a.json": [sorted(own)], own[1]: [sorted(own)]}
+    report = LossReport("ncore")
+    assert {path: [*map(sorted, library.find_sequences(path, report))] for path in expected} == expected
+
+
 def test_each_sensor_of_a_rig_is_a_sensor_of_its_own(tmp_path):
     path, rig = write_two_of_each(tmp_path, seconds=1.0)
     dataset = Dataset(convert(path, tmp_path / "set", rig=rig).paths.container)

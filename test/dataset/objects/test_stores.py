@@ -58,6 +58,14 @@ def test_what_was_put_is_found_listed_and_read(place, tmp_path):
     assert store.stat(small.key) is None
 
 
+def test_what_was_put_stays_where_the_file_changes_later(place, tmp_path):
+    path = file_of(tmp_path, b"0123456789")
+    found = open_store(place).put((place / "a").key, path)
+    with path.open("r+b") as file:
+        file.write(b"abc")
+    assert open_store(place).read(found.key) == b"0123456789"
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_a_file_of_scratch_on_the_same_disk_is_put_without_a_copy(tmp_path, monkeypatch, links):
     place = Location.of(tmp_path / "folder")
