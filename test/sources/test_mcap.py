@@ -252,6 +252,16 @@ def test_the_head_of_a_chunk_is_read_once_its_last_byte_is_there(name):
     assert mcap_walk.chunk_head(head[:-1]) is None
 
 
+@pytest.mark.parametrize(("compression", "told"), [(b"zstd", True), (b"of others", False)])
+def test_a_record_of_another_type_is_a_chunk_only_with_a_compression_of_chunks(path, compression, told):
+    """Types from 0x80 on are for the applications, whose records may hold anything (MCAP, "Records")."""
+    record = b"\x80" + files.chunk(files.sent(b"lost"), compression=compression, packed=bytes(50))[1:]
+    whole = files.chunk(files.defined() + files.sent(b"first"))
+    recording, found = walked(path, files.MAGIC + whole + record + files.chunk(files.sent(b"second")))
+    assert found == [b"first", b"second"]
+    assert any("a chunk with the type 128" in damage.what for damage in recording.damage) is told
+
+
 @pytest.mark.parametrize("compression", [b"", b"lz4", b"zstd"])
 @pytest.mark.parametrize("zeros", [0, 100_000])
 def test_a_chunk_that_was_being_written_gives_its_whole_messages(path, compression, zeros):

@@ -40,6 +40,13 @@ def test_slash_rt_and_one_host_are_no_part_of_the_name(prefix):
     assert roles.gps == prefix + "gps"
 
 
+def test_of_two_topics_with_the_intrinsics_of_a_camera_one_counts():
+    """Both names are that of the device, without a host."""
+    infos = dict.fromkeys(("/camera/info", "rt/camera/info"), "sensor_msgs/msg/CameraInfo")
+    found = chosen(CAMERA | infos).infos["camera"]
+    assert (found.own, found.among) == ("/camera/info", {"/camera/info"})
+
+
 def test_what_goes_before_others_of_its_name_is_said_and_is_no_guess():
     hosts = {f"/h{n}/camera/h264": VIDEO for n in range(7)}
     roles = chosen({**CAMERA, **hosts, "/gps": FIX, "rt/gps": FIX})

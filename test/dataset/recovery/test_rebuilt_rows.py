@@ -45,6 +45,22 @@ def test_half_a_position_in_a_picture_is_none(tmp_path, lacking):
     assert (row["latitude"], row["longitude"]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "known"), [(90, 180, True), (90.5, 0, False), (0, 180.5, False)], ids=str
+)
+def test_a_position_in_a_picture_that_is_not_on_the_earth_is_none(tmp_path, latitude, longitude, known):
+    exif = Image.Exif()
+    parts = [(float(int(of)), of % 1 * 60, 0.0) for of in (latitude, longitude)]
+    exif[0x8825] = {1: "N", 2: parts[0], 3: "E", 4: parts[1]}
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpeg", exif=exif)
+    sent = NewSample(SEQUENCE, 3, stamp_of(3), [("camera.jpeg", [(tmp_path / "a.jpeg").read_bytes()])])
+    paths = leave(tmp_path / "out", [sent])
+    paths.row_log.unlink()
+    recover(paths.container)
+    (row,) = table(paths.frames).iter_rows(named=True)
+    assert (row["latitude"], row["longitude"]) == ((latitude, longitude) if known else (None, None))
+
+
 def test_more_samples_than_are_held_in_memory_get_their_rows(tmp_path):
     """An archive of another tool that was cut, without any row."""
     count = 600
