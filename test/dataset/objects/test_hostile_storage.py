@@ -20,6 +20,8 @@ from edgefirst_ros.errors import ObjectStoreError
 pytest.importorskip("obstore")
 SECONDS = 2.0
 """Patience of these tests; that of users is 60."""
+POLL = 0.02
+"""Time after which a server sees that it is to end, s; half a second otherwise, for each test."""
 SIZE = 100
 LISTING = """<?xml version="1.0"?><ListBucketResult><Name>b</Name>{keys}{more}</ListBucketResult>"""
 MORE = "<IsTruncated>true</IsTruncated><NextContinuationToken>next</NextContinuationToken>"
@@ -72,7 +74,7 @@ def serving(patch):
     def begin(behave, patience=SECONDS):
         one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         one.behave, one.daemon_threads, one.block_on_close = behave, True, False
-        threading.Thread(target=one.serve_forever, daemon=True).start()
+        threading.Thread(target=one.serve_forever, args=(POLL,), daemon=True).start()
         begun.append(one)
         patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{one.server_port}")
         return open_store(Location.of("s3://b"), patience=patience)
