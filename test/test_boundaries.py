@@ -200,7 +200,11 @@ class Refuse:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Refuse())
 for name in {names!r}:
-    importlib.import_module(name)
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:  # which there is none of for Python 3.10
+        if error.name != "rerun":
+            raise
 print(json.dumps(sorted(name for name in sys.modules if name.startswith("rclpy"))))
 """
     assert fresh(code) == []

@@ -15,6 +15,7 @@ import select
 import selectors
 import socket
 import sys
+import traceback
 
 USED = (
     *("edgefirst_ros.nodes.capture", "edgefirst_ros.nodes.replay", "edgefirst_ros.nodes.player"),
@@ -167,6 +168,9 @@ if __name__ == "__main__":
         main() if text is None else exec(text, {"__name__": "__main__"})
     except SystemExit as ended:
         code = ended.code or 0
+    except BaseException:  # noqa: BLE001  the end of the interpreter would wait for threads of the process before
+        traceback.print_exc()
+        code = 1
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it
             stream.flush()

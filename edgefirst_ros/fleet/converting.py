@@ -17,7 +17,6 @@ from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import GroupRule, describe_missed_shares
 from edgefirst_ros.dataset.names import MAX_NAME_BYTES, folded, safe_name
-from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store, remove_partials
 from edgefirst_ros.errors import ObjectStoreError
 from edgefirst_ros.fleet.catalogue import BATCH, Catalogue, current, write_catalogue
@@ -142,7 +141,7 @@ class Conversion:
 
         Raises UsageError, ObjectStoreError.
         """
-        self.layout = Layout(Location.of(to))
+        self.layout = Layout.of(to)
         self.settings = fleet_settings(settings)
         self.hash = settings_hash(self.settings)
         self._scratch, self._note = scratch, note

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +30,10 @@ class Layout:
     @classmethod
     def of(cls, place: str) -> Layout:
         """Return the paths below the DST that a user names. Raises UsageError."""
-        return cls(Location.of(place))
+        root = Location.of(place)
+        if root.local and os.path.lexists(str(root)) and not os.path.isdir(str(root)):
+            raise UsageError(f"{root}: is not a folder; expected the folder -o of fleet convert")
+        return cls(root)
 
     @property
     def states(self) -> Location:

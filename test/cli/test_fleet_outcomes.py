@@ -178,8 +178,14 @@ def test_a_format_that_is_not_known_is_refused(call, sets):
     assert str(error).startswith("--to: expected one of ")
     error = call("fleet", "export", sets, "--to", "yolo", "-o", "out").exception
     assert "each drive of a fleet is in one group, and YOLO needs two: first edgefirst-ros fleet merge" in str(error)
-    error = call("fleet", "merge", next(sets.glob("[!_]*/")), "-o", "out").exception
+    folder = next(path for path in sets.glob("[!_]*") if path.is_dir())
+    error = call("fleet", "merge", folder, "-o", "out").exception
     assert str(error).endswith(": has no datasets; expected the folder -o of fleet convert")
+    catalogue = sets / "catalogue.parquet"
+    for verb in (["status"], ["validate"], ["merge", "-o", "out"], ["export", "--to", "roverd", "-o", "out"]):
+        error = call("fleet", verb[0], catalogue, *verb[1:]).exception
+        assert isinstance(error, UsageError)
+        assert str(error) == f"{catalogue}: is not a folder; expected the folder -o of fleet convert"
     error = call("fleet", "convert", "nigth*.mcap", "-o", "out").exception
     assert str(error) == "nigth*.mcap: no recording (*.mcap, *.db3, *.bag) here; no file matches"
 

@@ -473,10 +473,10 @@ def test_each_instance_is_played_on_a_topic_of_its_own(rigged):
         assert sorted(played[topic]) == rows[column].unique().sort().to_list()
         for stamp, cloud in played[topic].items():
             original = sent[of, stamp]
-            assert (cloud.frame_id, bytes(cloud.data)) == (original.frame_id, bytes(original.data))
+            assert (cloud.frame_id, cloud.data.tobytes()) == (original.frame_id, original.data.tobytes())
     samples = [*Dataset(rigged.paths.container)]
     for camera, topic in pictures.items():
-        assert [bytes(picture.data) for picture in played[topic].values()] == [one.read(camera) for one in samples]
+        assert [picture.data.tobytes() for picture in played[topic].values()] == [one.read(camera) for one in samples]
     for stamp, message in played["/pose"].items():
         place = message.pose.position
         assert message.frame_id == "odom"

@@ -219,4 +219,4 @@ def assert_equal(value: Any, other: Any, field: str) -> None:
     elif isinstance(other, list):
         assert list(value) == other, field
     else:
-        assert np.asarray(value).tobytes() == bytes(memoryview(other)), field
+        assert np.asarray(value).tobytes() == (other if isinstance(other, bytes) else other.tobytes()), field

@@ -104,7 +104,7 @@ def test_zero_copy_fields_of_messages(tmp_path):
     text = b"\0\1\0\0" + struct.pack("<iI", 0, 0) + struct.pack("<I", 2) + b"c\0\0\0"
     for payload in (b"", b"12345"):
         cdr = text + struct.pack("<I", 5) + b"jpeg\0\0\0\0" + struct.pack("<I", len(payload)) + payload
-        data = schemas.sensor_msgs.CompressedImage.from_cdr(cdr).data
+        data = schemas.sensor_msgs.CompressedImage.from_cdr(cdr).data.view()
         write(tmp_path / "x.zip", [("a/a_001.camera.jpeg", [b"<", data, b">"])])
         assert zipfile.ZipFile(tmp_path / "x.zip").read("a/a_001.camera.jpeg") == b"<" + payload + b">"
 

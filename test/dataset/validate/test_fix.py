@@ -285,9 +285,9 @@ def test_parquet_stays_parquet(tmp_path):
     (tmp_path / "data.arrow").unlink()
     pa.parquet.write_table(table, tmp_path / "data.parquet")
     assert fix(path).kept == tmp_path / "data.parquet.before-fix"
-    found = pa.parquet.read_table(tmp_path / "data.parquet")
-    assert found["box2d_score"].to_pylist() == [0.75, None, 0.75, None, None]
-    assert found.schema.metadata[b"labels"] == b'["person", "car"]'
+    found = pa.parquet.ParquetFile(tmp_path / "data.parquet")
+    assert found.read(["box2d_score"])["box2d_score"].to_pylist() == [0.75, None, 0.75, None, None]
+    assert found.schema_arrow.metadata[b"labels"] == b'["person", "car"]'
     assert validate(path).ok
     assert not fix(path).changed
 
