@@ -40,6 +40,15 @@ def until(happened, process=None):
     return found
 
 
+IMPATIENT = """
+from edgefirst_ros.cli import main
+from edgefirst_ros.nodes import service
+service.ASKING = 0.5
+main()
+"""
+"""The command, which gives up sooner where nobody answers."""
+
+
 class FrontEnd:
     """A capture as a process on its bus, and this process beside it."""
 
@@ -62,16 +71,16 @@ class FrontEnd:
         self.process = self.command("capture", *given)
         until(self.status, self.process)
 
-    def command(self, *arguments):
-        return self._start([*arguments, *self.arguments()], self.log)
+    def command(self, *arguments, code=None):
+        return self._start([*arguments, *self.arguments()], self.log, code=code)
 
     def code(self):
         """Exit code that the status tells."""
         return self.status()["exit_code"]
 
-    def control(self, verb):
+    def control(self, verb, code=None):
         """Exit code of `control VERB`."""
-        return self._start(["control", verb, *self.arguments()], self.log).wait(LONG)
+        return self.command("control", verb, code=code).wait(LONG)
 
     def end(self, how):
         self.process.send_signal(how)
@@ -324,7 +333,7 @@ def test_on_a_terminal_each_status_is_written_over_the_one_before(front, recordi
 
 
 def test_control_without_a_capture_ends_with_1(front):
-    assert front.control("status") == 1
+    assert front.control("status", IMPATIENT) == 1
     assert "no capture answers to status" in front.log.read_text()
 
 
