@@ -51,6 +51,13 @@ def test_a_picture_that_names_its_sample_stays_and_another_is_renamed():
     assert (renamed.sequence, renamed.frame, renamed.stamp) == (made.SEQUENCE, 4, stamp)
 
 
+@pytest.mark.parametrize("off", [1e-3, -1e-3, 1.0])
+def test_a_picture_that_was_taken_elsewhere_gets_the_position_of_its_row(off):
+    row = {"latitude": 45.5, "longitude": -73.6 + off, "altitude": None}
+    placed = read_exif(b"".join(stamp_picture("camera.jpeg", made.jpeg(3), made.SEQUENCE, 3, made.stamp_of(3), row)))
+    assert (placed.latitude, placed.longitude) == pytest.approx((45.5, -73.6 + off), abs=1e-9)
+
+
 def test_text_of_others_is_unicode():
     assert clean_text("a\ud800b\n") == "a?b\n"
 

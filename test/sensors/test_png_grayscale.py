@@ -88,6 +88,20 @@ def test_what_is_no_grayscale_picture_is_none():
             assert decode_gray(bad) is None
 
 
+@pytest.mark.parametrize("cut", [1, 4])
+def test_lines_without_their_checksum_are_left_to_pillow(cut, monkeypatch):
+    """All values are there, and what shows that they are right (RFC 1950, ADLER32) is not."""
+    opened = []
+    monkeypatch.setattr(
+        Image, "open", lambda *given, plain=Image.open, **more: opened.append(1) or plain(*given, **more)
+    )
+    good = zlib.compress(b"\0\1\2\3" * 2)
+    decode_gray(raw(3, 2, 8, good))
+    assert not opened
+    decode_gray(raw(3, 2, 8, good[:-cut]))
+    assert opened
+
+
 @pytest.mark.parametrize("lines", [b"\0\1\2\3" + bytes(100), b"\0\1\2\3"])
 def test_other_numbers_of_lines_are_left_to_pillow(lines):
     png = raw(3, 2, 8, zlib.compress(lines))

@@ -57,6 +57,7 @@ SPOILT = {
         (member(f"{SEQUENCE}/../x", b"x"), {"NAM001", "NAM002"}),
         (member("/etc/x", b"x"), {"NAM001", "NAM002"}),
         (member("C:x", b"x"), {"NAM001", "NAM002"}),
+        (member("a\\x", b"x"), {"NAM001", "NAM002"}),
         (member("a\x1b[2Jb", b"x"), {"NAM001", "NAM002"}),
     ],
     "NAM003": [
