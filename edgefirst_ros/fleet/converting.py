@@ -71,7 +71,7 @@ def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
     listed = [pl.DataFrame(schema={"key": pl.String, "etag": pl.String})]
     while batch := [(layout.relative(found.key), found.etag) for found in islice(objects, BATCH)]:
         listed.append(pl.DataFrame(batch, schema=listed[0].schema, orient="row"))
-    members = states.select("source", "members").explode("members").unnest("members")
+    members = states.select("source", "members").explode("members", empty_as_null=False).unnest("members")
     missing = members.join(pl.concat(listed).lazy(), on=["key", "etag"], how="anti").select("source")
     whole = states.filter(pl.col("members").list.len() > 0).select("source", "verdict")
     return whole.join(missing, on="source", how="anti")

@@ -358,7 +358,10 @@ def _moment(tags: Mapping[int, Any]) -> int | None:
 
 def _signed(parts: Any, *, negative: bool) -> float | None:
     """Return one number of degrees, minutes and seconds, or of one part, with its sign."""
-    numbers = [float(part) for part in (parts if isinstance(parts, tuple) else [] if parts is None else [parts])]
+    try:
+        numbers = [float(part) for part in (parts if isinstance(parts, tuple) else [] if parts is None else [parts])]
+    except ZeroDivisionError:  # some versions of Pillow divide by a denominator of 0
+        return None
     size = math.fsum(part / unit for part, unit in zip(numbers, (1, 60, 3600), strict=False))
     if not numbers or not math.isfinite(size):
         return None

@@ -334,7 +334,7 @@ class Subject:
                 kind = pl.List(pl.List(pl.Float64)) if nested else pl.List(pl.Float64)
                 rings = pl.Series("ring", pl.from_arrow(column)).cast(kind, strict=False)
                 found = keys.with_columns(rings).filter(pl.col("ring").list.len() > 0)
-                yield found.explode("ring") if nested else found
+                yield found.explode("ring", empty_as_null=False) if nested else found
 
     def stated(self, key: str) -> Any:
         """Return file metadata of the annotations as JSON; None if absent (TAB005)."""

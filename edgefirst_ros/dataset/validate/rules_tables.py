@@ -419,7 +419,10 @@ def known_indices(subject: Subject) -> Found:
     known = {*(range(len(labels)) if isinstance(labels, list) else ()), *subject.categories.values()}
     known.update(subject.annotated["label_index"].drop_nulls().unique().to_list())
     for name in INDICES:
-        found = set(subject.annotated[name].drop_nulls().list.explode().drop_nulls().unique().to_list()) - known
+        found = (
+            set(subject.annotated[name].drop_nulls().list.explode(empty_as_null=False).drop_nulls().unique().to_list())
+            - known
+        )
         if found:
             unknown = pl.col(name).list.eval(pl.element().filter(pl.element().is_in(found)))
             rows = subject.annotated.select(*KEY, unknown.list.first().alias("first"))
@@ -431,7 +434,8 @@ def known_indices(subject: Subject) -> Found:
 def really_absent(subject: Subject) -> Found:
     """They are verified to be absent."""
     rows = subject.annotated
-    absent = rows.select(*KEY, pl.col(INDICES[0]).alias("label_index")).explode("label_index").drop_nulls("label_index")
+    absent = rows.select(*KEY, pl.col(INDICES[0]).alias("label_index")).explode("label_index", empty_as_null=False)
+    absent = absent.drop_nulls("label_index")
     found = rows.join(absent.unique(), on=[*KEY, "label_index"], how="semi", nulls_equal=True, maintain_order="left")
     yield from where(
         found.drop_nulls("label_index"), pl.lit(True), "label_index {label_index} is annotated and in neg_label_indices"
