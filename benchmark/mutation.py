@@ -286,6 +286,7 @@ def main() -> int:
         return 0
     survivors, copies, likeness = 0, SimpleQueue[Path](), Likeness()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as pool:
+        Path(folder).chmod(0o755)  # some tests run the copy as another user
         for copy in make_copies(given.processes, Path(folder)):
             copies.put(copy)
 
