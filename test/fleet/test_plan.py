@@ -66,6 +66,13 @@ def test_a_rosbag2_folder_is_one_recording(tmp_path):
     assert find_sources([folder], print)[0].etag != bag.etag
 
 
+def test_a_glob_finds_the_rosbag2_folders_that_it_matches_and_no_others(tmp_path):
+    touch(tmp_path, *(f"day/{name}/{file}" for name in ("run.1", "walk.1") for file in ("metadata.yaml", "0.mcap")))
+    for glob in ("day/run*", "day/*n.1"):
+        assert found(f"{tmp_path}/{glob}")[0] == [str(tmp_path / "day" / "run.1")]
+        assert [one.path for one in places.locate([f"{tmp_path}/{glob}"])] == [tmp_path / "day" / "run.1"]
+
+
 def test_a_name_that_is_no_text_is_left_out_and_noted(tmp_path):
     touch(tmp_path, "a.mcap")
     with open(os.fsencode(tmp_path) + b"/\xff.mcap", "wb"):
