@@ -109,7 +109,7 @@ class Straightener:
         seen = np.arctan2(np.hypot(*rays[:, :2].T), rays[:, 2]) <= self._lens.widest
         seen &= np.isfinite(bent).all(1) & (bent[:, :2] >= 0).all(1) & (bent[:, :2] <= last).all(1)
         place = np.where(seen[:, None], bent[:, :2], 0)
-        corner = np.minimum(place.astype(np.intp), np.maximum(last - 1, 0))
+        corner = np.minimum(place.astype(np.intp), last - 1)
         return corner[:, 1] * width + corner[:, 0], (place - corner).astype(np.float32), seen
 
     def straighten(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
