@@ -52,6 +52,24 @@ def camera():
         one.pictures.close()
 
 
+def test_tiles_of_the_format_of_hardware_are_joined_without_the_padding_of_their_rows():
+    """NV12 has the two colours of a pixel beside each other, in a plane of half the size; 36 bytes a row are padded."""
+    tiles = []
+    for number in range(4):
+        tile = av.VideoFrame(36, 4, "nv12")
+        for plane, colour in zip(tile.planes, (number, 100 + number), strict=True):
+            plane.update(bytes([colour]) * plane.buffer_size)
+        assert tile.planes[0].line_size > 36
+        tiles.append(tile)
+    whole = join_pictures(tiles)
+    lumas, colours = whole.to_ndarray()[:8], whole.to_ndarray()[8:]
+    assert (whole.width, whole.height) == (72, 8)
+    for plane, first, half in ((lumas, 0, 4), (colours, 100, 2)):
+        assert [
+            set(part.ravel()) for rows in (plane[:half], plane[half:]) for part in (rows[:, :36], rows[:, 36:])
+        ] == [{first + number} for number in range(4)]
+
+
 def test_a_picture_comes_once_each_of_its_tiles_has_come_out_of_its_decoder(camera):
     one = camera()
     one.push(0, [B_FRAMES.units[0]] * 4)

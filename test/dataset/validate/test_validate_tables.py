@@ -315,3 +315,20 @@ def test_a_position_without_all_its_numbers_is_not_that_of_the_frames(tmp_path, 
     said = [one.message for one in found if one.rule == "REF008"]
     assert said == [f"location is {location}, in the frames table (45.5, -73.6)"] * number
     assert {one.rule for one in found} == {"TAB002", "TAB022", "REF008"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "empty"),
+    [
+        ({"mask": made.mask_png("L")}, False),
+        ({"polygon": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}, False),
+        ({}, True),
+    ],
+    ids=["mask", "polygon", "nothing"],
+)
+def test_a_row_of_a_mask_or_an_outline_alone_says_something(tmp_path, shape, empty):
+    parts = made.good()
+    alone = dict.fromkeys(("label", "label_index", "object_id", "box2d", "box2d_score", "polygon", "mask"))
+    parts.annotations.append({**parts.annotations[0], **alone, **shape})
+    found = validate(made.write(tmp_path, parts)).findings
+    assert ("TAB015" in {one.rule for one in found}) is empty
