@@ -61,6 +61,16 @@ def test_topics_about_nodes_are_not_offered(node):
     assert RosTransport(node, 10).look({}).topics == {"/imu": IMU}
 
 
+def test_a_topic_under_the_namespace_of_the_node_has_the_name_of_the_device_alone(node):
+    """It comes before /imu, and is not offered by its own name too, which no device has."""
+    other = rclpy.create_node("other", context=node.context, namespace="/fleet/wagon")
+    other.create_publisher(Imu, "imu", 1)
+    while not other.count_publishers("/fleet/wagon/imu"):
+        pass
+    assert RosTransport(other, 10).look({}).names == {"/imu": ("/fleet/wagon/imu", IMU)}
+    other.destroy_node()
+
+
 def test_the_reliability_of_a_subscription_is_that_of_its_publishers(node):
     transport = RosTransport(node, 10)
     state = TopicState("/imu", "/imu", IMU)

@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects import bucket
 from edgefirst_ros.dataset.objects.bucket import Patience
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
-from edgefirst_ros.dataset.objects.places import one_place
+from edgefirst_ros.dataset.objects.places import STATES, is_fleet, one_place
 from edgefirst_ros.dataset.objects.store import download, open_store, remove_partials, upload_dataset
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, StorageError, UsageError
 
@@ -119,6 +119,15 @@ def test_what_a_killed_writer_left_is_removed_and_what_one_is_writing_stays(tmp_
     assert there == ["c", "day.zip.partial"]
     assert (place / "c").path.read_bytes() == b"whole"
     assert list_open_files(place.path) == []
+
+
+def test_the_place_of_a_fleet_has_its_states(place):
+    store = open_store(place)
+    store.write((place / "day/a.zip").key, b"content")
+    store.write((place / "fleet" / STATES / "a.json").key, b"{}")
+    assert is_fleet(str(place / "fleet"))
+    assert not is_fleet(str(place / "day"))
+    assert not is_fleet(str(place / "day/a.zip"))
 
 
 @pytest.mark.usefixtures("s3")

@@ -155,6 +155,16 @@ SPOILT = {
             ),
             {"FRM004", "TAB022"},
         ),
+        (
+            both(
+                frames_column("longitude", 180.5),
+                column("location", (45.5, 180.5), 0),
+                column("location", (45.5, 180.5), 1),
+                column("location", (45.5, 180.5), 2),
+                member(CAMERA, made.jpeg(3, place=(45.5, 180.5))),
+            ),
+            {"FRM004", "TAB022"},
+        ),
     ],
     "FRM005": [
         (frames_column("radar_targets_skew", 5), {"FRM005"}),
