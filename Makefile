@@ -102,7 +102,7 @@ L5KIT := "PTable>=0.9" "protobuf<=3.20.3" "zarr>=2.18,<3" "numcodecs<0.16" openc
 	$(PYTHON) -m venv .venv-test
 	$(call install,.venv-test) -e ".[test]"
 	$(call install,.venv-test) --no-deps -r test/readers.txt
-	$(PYTHON) -m venv .venv-test/nuscenes && $(call install,.venv-test/nuscenes) nuscenes-devkit==1.2.0 \
+	$(PYTHON) -m venv .venv-test/nuscenes && $(call install,.venv-test/nuscenes) --only-binary :all: nuscenes-devkit==1.2.0 \
 	  || echo "the official nuScenes reader cannot be installed for $(PYTHON): its tests are skipped"
 	$(PYTHON) -m venv .venv-test/l5kit && $(call install,.venv-test/l5kit) $(L5KIT) \
 	  && $(call install,.venv-test/l5kit) --no-deps l5kit==1.5.0 \
