@@ -8,7 +8,7 @@ package_name = "edgefirst_ros"
 URL = ""
 """Address of the repository, once it has one: links of the long description are below it, and plain text until then."""
 
-FLEET = ["distributed>=2025.1", "cryptography>=42", "obstore>=0.8"]
+FLEET = ["distributed>=2025.1", "cryptography>=42", "obstore>=0.11.1"]
 """An engine for many recordings, and object storage."""
 NCORE = [
     "cbor2>=5.6.5",
@@ -93,7 +93,7 @@ setup(
         "pyyaml>=6.0",
         "rich>=13.7",
         "simplejpeg>=1.8",
-        "typer>=0.20",
+        "typer>=0.26",
         "typing_extensions>=4.12.2",
         "zlib-ng>=1.0",
         "zstandard>=0.22",
@@ -110,7 +110,7 @@ setup(
         "protobuf": PROTOBUF,
         "report": REPORT,
         "view": VIEW,
-        "zenoh": ["eclipse-zenoh>=1.10,<2", "obstore>=0.8"],  # the device's own bus, and uploads
+        "zenoh": ["eclipse-zenoh>=1.10,<2", "obstore>=0.11.1"],  # the device's own bus, and uploads
         "test-short": SHORT,
         "test": [
             *SHORT,
@@ -123,13 +123,13 @@ setup(
             "colcon-ros",
             "eclipse-zenoh>=1.10,<2",
             "edgefirst-client>=2.19",
-            "moto[server]>=5.0",
+            "moto[server]>=5.1",
             "mypy>=1.11",
             "playwright>=1.50",
             "pymap3d>=2.9",
             "ruff>=0.6",
             "setuptools>=70.1,<80",  # colcon-core asks for the older ones
-            "transforms3d>=0.4",
+            "transforms3d>=0.4.2",
             "types-PyYAML",
         ],
     },
