@@ -91,7 +91,7 @@ setup(
         "pyarrow>=25.0.1",
         "pydantic>=2.10",
         "pyyaml>=6.0",
-        "rich>=13.7",
+        "rich>=13.8",
         "simplejpeg>=1.8",
         "typer>=0.26",
         "typing_extensions>=4.12.2",
