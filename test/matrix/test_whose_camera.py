@@ -91,7 +91,7 @@ def test_the_settings_say_whose_it_is(name, prefix):
 
 
 @pytest.mark.parametrize("name", ["model/output", "model/info", "camera/info"])
-@pytest.mark.parametrize(("cameras", "prefix", "expected"), PLACES)
+@pytest.mark.parametrize(("cameras", "prefix", "expected"), [*PLACES, (APART, "/cam/", True)])
 def test_live_what_comes_late_is_recorded_by_the_same_rule(cameras, prefix, expected, name):
     system = System(cameras)
     source = system.source(Settings(reference_topic=next(iter(cameras))))
