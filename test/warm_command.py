@@ -27,7 +27,15 @@ USED = (
 """Modules that verbs import late."""
 USER = "TEST_AS_USER"
 """Environment variable: the number of the user as whom the command is run."""
-LATE = ("html", "secrets", "email.parser", "importlib.metadata", "encodings.cp437", "edgefirst_ros.dataset.merge")
+LATE = (
+    "html",
+    "secrets",
+    "email.parser",
+    "importlib.metadata",
+    "importlib.metadata._adapters",
+    "encodings.cp437",
+    "edgefirst_ros.dataset.merge",
+)
 """Modules that verbs import late: another user may be unable to read the interpreter's own folder."""
 
 

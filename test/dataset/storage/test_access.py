@@ -130,7 +130,7 @@ def test_a_file_in_place_of_a_folder_is_refused(tmp_path):
 
 
 def test_a_name_that_no_file_can_have_is_refused():
-    with pytest.raises(DatasetError, match="cannot be opened: embedded null byte"):
+    with pytest.raises(DatasetError, match=r"cannot be opened: .*embedded null"):
         open_file(Path("a\0b"))
 
 
