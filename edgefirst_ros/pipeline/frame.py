@@ -123,6 +123,8 @@ Chosen = Callable[[Frame, bool], Part]
 """Returns how much of a frame is needed; it may be called more than once for a frame."""
 
 
+Moment = tuple[int, int]
+"""Segment and stamp in ns: after a clock set back the same stamps come again."""
 MOST_AHEAD = 10_000
 """Messages of a topic after the last sample that are remembered."""
 
@@ -140,44 +142,42 @@ class Usage:
         self._outside: Counter[str] = Counter()
         self._late: Counter[str] = Counter()
         self._late_used: Counter[str] = Counter()
-        self._written = 0
-        """Latest stamp of a sample, ns."""
-        self._last: dict[str, int] = {}
-        """By topic, the latest stamp of a message that is used."""
-        self._ahead: defaultdict[str, list[int]] = defaultdict(list)
-        """By topic, a heap of the stamps of messages that samples to come may use."""
+        self._last: dict[str, Moment] = {}
+        """By topic, that of the message in the last sample; of the reference, that of the sample."""
+        self._ahead: defaultdict[str, list[Moment]] = defaultdict(list)
+        """By topic, a heap of the messages that samples to come may use."""
         self._passed: Counter[str] = Counter()
         """By topic, the messages that only samples that are written could use."""
 
-    def note(self, message: SensorMessage) -> None:
-        """Count a message that came, also if it came after the frames it belongs to were handed on."""
+    def note(self, message: SensorMessage, segment: int = 0) -> None:
+        """Count a message that came during a segment, also one that is late."""
         self._late[message.topic] += message.late
-        heapq.heappush(self._ahead[message.topic], message.stamp)
+        heapq.heappush(self._ahead[message.topic], (segment, message.stamp))
         self._pass_by(message.topic)
 
     def _pass_by(self, topic: str) -> None:
-        ahead, last = self._ahead[topic], max(self._written, self._last.get(topic, 0))
-        while ahead and (ahead[0] <= last or len(ahead) > MOST_AHEAD):
+        ahead, last = self._ahead[topic], self._last
+        reached = max((last[one] for one in (topic, self._roles.reference) if one in last), default=(0, 0))
+        while ahead and (ahead[0] <= reached or len(ahead) > MOST_AHEAD):
             heapq.heappop(ahead)
             self._passed[topic] += 1
 
     def observe(self, frame: Frame) -> None:
         """Count a sample that is written, its companions, and those that it does not have."""
         self._counts.write(self._roles.reference)
-        self._written = max(self._written, frame.stamp)
         for message in frame.outside:
             self._outside[message.topic] += not (message.outside or message.used)
             message.outside = True
-        for _, message in frame.companions.values():
+        used = [*(message for _, message in frame.companions.values()), *frame.results]
+        for message in used:
             self.use(message)
-        for message in frame.results:
-            self.use(message)
+        last = {message.topic: (frame.segment, message.stamp) for message in used}
+        self._last = last | {self._roles.reference: (frame.segment, frame.stamp)}
 
     def use(self, message: SensorMessage) -> None:
         """Count a message that a sample uses, once; those of the reference are counted as samples."""
         if not message.used and message.topic != self._roles.reference:
             self._counts.write(message.topic)
-            self._last[message.topic] = max(self._last.get(message.topic, 0), message.stamp)
             self._late_used[message.topic] += message.late
             self._outside[message.topic] -= message.outside
         message.used = True

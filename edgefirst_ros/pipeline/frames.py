@@ -264,7 +264,7 @@ class FrameBuilder:
             self._facts.counts.drop(topic, fault.reason, why=fault)
             return
         self._note_frame_id(key, message)
-        self._usage.note(found)
+        self._usage.note(found, self._segments.current)
         self._aligner.add(key, stamp, now, found, epoch)
         self._arrived[key].append((now, unit.number))
 
@@ -277,7 +277,7 @@ class FrameBuilder:
             facts.calibration.note_frame(sensor, content)
             late = self._aligner.late(sensor, stamp, epoch)
             found = SensorMessage(topic, content, stamp + self._aligner.streams[sensor].offset, late=late)
-            self._usage.note(found)
+            self._usage.note(found, self._segments.current)
             self._aligner.add(sensor, stamp, now, found, epoch)
         offsets = self._offsets
         if topic == roles.gps and not self._navigation.add_fix(content, stamp + offsets["gps"], now, epoch):
@@ -290,13 +290,13 @@ class FrameBuilder:
             self._push_result(message, content, stamp, now)
         if topic == roles.masks:
             mask = SensorMessage(topic, content, stamp)
-            self._usage.note(mask)
+            self._usage.note(mask, self._segments.current)
             self._results.masks.add(MASK, _published(message), now, mask, epoch)
         if topic == roles.boxes3d:
             if isinstance(content, Cubes):  # of the picture with the same stamp
                 stamp += offsets[self._own]
             boxes = SensorMessage(topic, content, stamp)
-            self._usage.note(boxes)
+            self._usage.note(boxes, self._segments.current)
             self._aligner.add(BOXES3D, stamp, now, boxes, epoch)
         if topic in roles.statics:
             facts.calibration.take(message.schema, content, message.log_time, topic)
@@ -320,7 +320,7 @@ class FrameBuilder:
         # Unless a frame with that stamp is still to come, after the clock was set back.
         late = self._results.is_late(join) and topic != roles.reference
         result = SensorMessage(topic, content, stamp + self._offsets[self._own], late=late)
-        self._usage.note(result)
+        self._usage.note(result, self._segments.current)
         mask_stamp = _published(message) if roles.masks is not None else None
         self._results.add(join, result, now, mask_stamp=mask_stamp, epoch=epoch)
 

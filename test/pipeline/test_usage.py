@@ -51,6 +51,22 @@ def test_of_a_disk_that_refuses_only_what_came_after_the_last_sample_is_lost():
     assert counts.plain()[CAMERA] == {"seen": 2, "written": 2, "dropped": {}}
 
 
+def test_what_is_lost_to_the_disk_after_the_clock_was_set_back():
+    """From 104 to 10; the only sample after that is at 12."""
+    counts = Counts()
+    usage = Usage(counts, ROLES)
+    for segment, stamps, samples in ((0, range(100, 105), (100, 104)), (1, range(10, 20), (12,))):
+        messages = {stamp: SensorMessage(LIDAR, None, stamp) for stamp in stamps}
+        counts.see(LIDAR, len(messages))
+        for message in messages.values():
+            usage.note(message, segment)
+        for at in samples:
+            usage.observe(Frame(AccessUnit(at, None, 0), at, segment, {"lidar.points": (at, messages[at])}))
+    usage.count_unused(refused=True)
+    dropped = {"refused by the disk": 7, "nearest to no sample": 5}
+    assert counts.plain()[LIDAR] == {"seen": 15, "written": 3, "dropped": dropped}
+
+
 def test_messages_of_the_reference_are_counted_as_samples():
     counts = Counts()
     Usage(counts, ROLES).use(SensorMessage(CAMERA, None, 0))
