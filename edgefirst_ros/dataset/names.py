@@ -273,7 +273,12 @@ class DatasetPaths:
     @property
     def unfinished(self) -> bool:
         """True if a partial container exists; a writer may be at work on it."""
-        return os.path.lexists(self.members_partial if self.layout == "zip" else self.folder_partial)
+        return os.path.lexists(self.container_partial)
+
+    @property
+    def container_partial(self) -> Path:
+        """The container while it is written, whose lock its writer holds."""
+        return self.members_partial if self.layout == "zip" else self.folder_partial
 
 
 def locate(path: str | os.PathLike[str]) -> DatasetPaths:

@@ -152,6 +152,11 @@ def remove_tree(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def refuse_writer(paths: DatasetPaths) -> None:
+    """Raise InUseError where a living writer is at work on an unfinished dataset, DatasetError and OSError."""
+    os.close(reopen_path(paths.container_partial, folder=paths.layout == "directory"))
+
+
 def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWriter, int]:
     """Create the container of a new dataset; returns what writes its members, and a descriptor that holds its lock.
 
@@ -162,11 +167,10 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
         _make_folder(paths.out)
         refuse_existing(paths, overwrite=overwrite)
         if paths.unfinished and not overwrite:
-            partial = paths.members_partial if paths.layout == "zip" else paths.folder_partial
-            os.close(reopen_path(partial, folder=paths.layout == "directory"))  # raises if a writer is at work on it
+            refuse_writer(paths)
             raise DatasetError(
-                f"{partial}: an unfinished dataset is in the way; complete it with edgefirst-ros recover, "
-                "or use --overwrite to replace it"
+                f"{paths.container_partial}: an unfinished dataset is in the way; complete it with edgefirst-ros "
+                "recover, or use --overwrite to replace it"
             )
     if paths.layout == "zip":
         archive = ArchiveWriter(paths.members_partial)

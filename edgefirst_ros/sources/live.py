@@ -19,7 +19,6 @@ from edgefirst_ros.sources.tiles import TileJoiner, parts_of, whole_of
 from edgefirst_ros.sources.topics import (
     INFO,
     RESULTS,
-    STATICS,
     Cameras,
     Roles,
     choose_topics,
@@ -30,6 +29,7 @@ from edgefirst_ros.sources.topics import (
     namespace_of,
     option_of,
     radars_by_name,
+    static_part,
     unused_topics,
 )
 from edgefirst_ros.streams import TF_MESSAGE, TILED, VIDEO
@@ -254,9 +254,8 @@ class LiveSource:
 
     def _expect(self, topics: Mapping[str, str]) -> None:
         self._types = expected_types(self._roles, self._settings)
-        statics = {t: part for t in self._roles.statics for part in STATICS if t.endswith(f"/{part}")}  # at any depth
         self._names = {
-            known_name(t, topics.get(t, types[0])) or statics.get(t) or t.removeprefix("/"): t
+            known_name(t, topics.get(t, types[0])) or static_part(t) or t.removeprefix("/"): t
             for t, types in self._types.items()
             if t not in self._roles.other_infos
         }

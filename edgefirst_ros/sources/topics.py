@@ -558,7 +558,7 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
     boxes3d = _expected(settings.sensor("boxes3d").topic or "fusion/boxes3d")
-    heard = {part for part in STATICS for topic in roles.statics if topic.endswith(part)}
+    heard = {*filter(None, map(static_part, roles.statics))}
     heard |= {INFO} if roles.camera else set()
     statics = {*roles.statics, *(own.get(part) or _expected(part) for part in STATICS if part not in heard)}
     cameras = {CAMERA: roles.reference} if roles.camera else {}
@@ -590,6 +590,11 @@ def _expect_info(found: Infos | None, topic: str, named: str | None) -> Infos:
     return Infos(own, among | {own})
 
 
+def static_part(topic: str) -> str | None:
+    """Return the device's name of a topic with static content, at any depth; None of other topics."""
+    return next((part for part in STATICS if topic.endswith(part)), None)
+
+
 def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...]]:
     """Return the types that each topic in use may have; with another one it has no part, as in a recording."""
     model: tuple[str, ...] = (MODEL, DETECT)
@@ -600,7 +605,7 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
     parts |= {topic: streams.of_key(sensor).types for sensor, topic in roles.companions.items()}
     parts |= dict.fromkeys(roles.statics, KNOWN_TOPICS["model/info"])
     parts |= dict.fromkeys((topic for of in roles.infos.values() for topic in of.among), (CAMERA_INFO,))
-    parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics for part in STATICS if topic.endswith(part)}
+    parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics if (part := static_part(topic)) is not None}
     return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}
 
 

@@ -30,6 +30,7 @@ TYPES = {
 BOTH = {REAR: VIDEO, FRONT: VIDEO}
 UNNAMED = {"/rear/image_raw/compressed": COMPRESSED_IMAGE, "/front/image_raw/compressed": COMPRESSED_IMAGE}
 NESTED = {"/cam/rear/image_raw": "sensor_msgs/msg/Image", "/cam/front/image_raw": "sensor_msgs/msg/Image"}
+APART = {"/cam/rear/image_raw": "sensor_msgs/msg/Image", "/front/image_raw": "sensor_msgs/msg/Image"}
 PLACES = [  # the cameras, of which the first is the reference; the prefix of what is owned; whether it is used
     (BOTH, "/rear/", True),
     (BOTH, "/front/", False),
@@ -48,11 +49,11 @@ PLACES = [  # the cameras, of which the first is the reference; the prefix of wh
     (UNNAMED, "/front/", False),
     (UNNAMED, "/", False),
     (NESTED, "/cam/", False),
+    (APART, "/cam/", True),
     ({"/rear/image_raw": "sensor_msgs/msg/Image"}, "/", True),
     ({REAR: VIDEO, "/front/image_raw/compressed": COMPRESSED_IMAGE}, "/front/", False),
     ({REAR: VIDEO, "/front/image_raw/compressed": COMPRESSED_IMAGE}, "/", True),
 ]
-APART = {"/cam/rear/image_raw": "sensor_msgs/msg/Image", "/front/image_raw": "sensor_msgs/msg/Image"}
 
 
 def used(roles):
@@ -66,7 +67,7 @@ def with_boxes(cameras, name, prefix):
 
 
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize(("cameras", "prefix", "expected"), [*PLACES, (APART, "/cam/", True)])
+@pytest.mark.parametrize(("cameras", "prefix", "expected"), PLACES)
 def test_what_belongs_to_another_camera_is_not_used(cameras, prefix, expected, name):
     topics, settings = with_boxes(cameras, name, prefix), Settings(reference_topic=next(iter(cameras)))
     for live in (False, True):
@@ -91,7 +92,7 @@ def test_the_settings_say_whose_it_is(name, prefix):
 
 
 @pytest.mark.parametrize("name", ["model/output", "model/info", "camera/info"])
-@pytest.mark.parametrize(("cameras", "prefix", "expected"), [*PLACES, (APART, "/cam/", True)])
+@pytest.mark.parametrize(("cameras", "prefix", "expected"), PLACES)
 def test_live_what_comes_late_is_recorded_by_the_same_rule(cameras, prefix, expected, name):
     system = System(cameras)
     source = system.source(Settings(reference_topic=next(iter(cameras))))

@@ -29,11 +29,11 @@ from edgefirst_ros.dataset.names import (
     refuse_unreadable,
     unfinished_in,
 )
-from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, remove_unfinished
+from edgefirst_ros.dataset.publish import place, refuse_existing, refuse_writer, remove_tree, remove_unfinished
 from edgefirst_ros.dataset.recovery.journals import FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
 from edgefirst_ros.dataset.schema import REFERENCE, SEQUENCES, SOME, WITHOUT_STAMPS
-from edgefirst_ros.dataset.storage.lock import is_plain_file, reopen_path, reporting
+from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -463,9 +463,8 @@ def left_behind(out: Path) -> list[str]:
     names = []
     with suppress(StorageError):
         for paths in unfinished(out):
-            folder = paths.layout != "zip"
             with suppress(DatasetError, OSError):  # a living writer has it, or it is of another user
-                os.close(reopen_path(paths.folder_partial if folder else paths.members_partial, folder=folder))
+                refuse_writer(paths)
                 names.append(paths.name)
     return names
 

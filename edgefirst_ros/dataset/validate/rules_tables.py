@@ -419,10 +419,8 @@ def known_indices(subject: Subject) -> Found:
     known = {*(range(len(labels)) if isinstance(labels, list) else ()), *subject.categories.values()}
     known.update(subject.annotated["label_index"].drop_nulls().unique().to_list())
     for name in INDICES:
-        found = (
-            set(subject.annotated[name].drop_nulls().list.explode(empty_as_null=False).drop_nulls().unique().to_list())
-            - known
-        )
+        listed = subject.annotated[name].drop_nulls().list.explode(empty_as_null=False)
+        found = set(listed.drop_nulls().unique().to_list()) - known
         if found:
             unknown = pl.col(name).list.eval(pl.element().filter(pl.element().is_in(found)))
             rows = subject.annotated.select(*KEY, unknown.list.first().alias("first"))
