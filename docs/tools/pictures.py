@@ -48,14 +48,14 @@ def picture(content: bytes, target: Path) -> None:
 
 
 @contextmanager
-def browser(more: str = "--disable-gpu") -> Iterator[object]:
+def browser(more: str = "--disable-gpu", scheme: str = "light") -> Iterator[object]:
     """A page of Debian's chromium, from which no request leaves this machine."""
     program = shutil.which("chromium")
     if program is None:
         raise SystemExit("chromium is missing: apt-get install chromium")
     with sync_playwright() as started:
         opened = started.chromium.launch(executable_path=program, args=[*ARGUMENTS.split(), *more.split()])
-        page = opened.new_page(viewport=SIZE)
+        page = opened.new_page(viewport=SIZE, color_scheme=scheme)
         page.route("**/*", lambda route: route.continue_() if is_here(route.request.url) else route.abort())
         yield page
         opened.close()
@@ -82,7 +82,7 @@ def of_viewer(dataset: Path, out: Path) -> None:
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as viewing:
         try:
             address = viewing.stdout.readline().strip()
-            with browser(SOFTWARE) as page:
+            with browser(SOFTWARE, "dark") as page:  # its labels cannot be read on a light ground
                 page.wait_for_timeout(WAIT)  # it listens
                 page.goto(f"{address}&renderer=webgl", wait_until="commit")
                 before = content = b""
