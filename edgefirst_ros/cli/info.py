@@ -161,7 +161,7 @@ class DatasetInfo:
             yield ""
             yield from summary.topic_table()
         yield ""
-        yield summary.sensor_table()
+        yield from summary.sensor_table()
         if self._repeats[0]:
             yield ""
             yield describe_repeats(*self._repeats)

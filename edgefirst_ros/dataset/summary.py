@@ -184,14 +184,17 @@ class DatasetSummary:
         if any(row[-2] in ("-", "no") for row in found):
             yield APART
 
-    def sensor_table(self) -> Table:
-        """Samples with each sensor, and its |skew| in ms."""
+    def sensor_table(self) -> Text:
+        """Describe the samples with each sensor, its |skew| in ms, and which sensors no sample has."""
         found = []
         for one in self.rows:
             skew = {sensor: [f"{value:.1f}" for value in its.values()] for sensor, its in one.skew.items()}
-            there = {name: n for name, n in one.sensors.items() if n or one.name == ALL}
+            there = {name: n for name, n in one.sensors.items() if n}
             found += [(one.name, name, str(n), *skew.get(name, [""] * 3)) for name, n in there.items()]
-        return self._told_apart(("sensor", "samples", "skew, ms: p50", "p95", "max"), found)
+        if found:
+            yield self._told_apart(("sensor", "samples", "skew, ms: p50", "p95", "max"), found)
+        if lacking := [name for name, n in self.whole.sensors.items() if not n]:
+            yield f"no sample has: {', '.join(lacking)}"
 
     def count_table(self, what: str, number: str) -> Table:
         """Samples by group or annotations by label: `what` is `group` or `label`."""

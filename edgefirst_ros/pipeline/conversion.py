@@ -190,7 +190,7 @@ class Outcome:
             yield ""
         yield from summary.topic_table()
         yield ""
-        yield summary.sensor_table()
+        yield from summary.sensor_table()
         modelled = [one for one in summary.sequences if one.sensors.get("model")]
         if modelled:
             done, samples = by_sensor["model"], sum(one.samples for one in modelled)
@@ -322,6 +322,8 @@ class _Run:
     _skews: dict[str, Skews] = field(default_factory=dict)
     _closest: dict[str, int] = field(default_factory=dict)
     """{companion sensor: least distance of a message from a frame without one, ns}."""
+    _hints: list[str] = field(default_factory=list)
+    """Topics without a use: below all that may be wrong."""
     _loss: bool = False
     _duration: float = 0.0
     _refused: StorageError | None = None
@@ -368,7 +370,7 @@ class _Run:
             self._notes.append(str(error))
             self._facts.left_out.append(planned.left_out(error))
             return
-        self._notes += [
+        self._hints += [
             f"{given.label}: {topic} is not used; to use it: {option_of(use)}" for topic, use in unused.items()
         ]
         for conclusions in found.values():
@@ -441,7 +443,7 @@ class _Run:
         if writer is None or not writer.samples:
             raise self._refused or RecordingError(self._nothing())
         facts = self._facts
-        self._notes += facts.notes
+        self._notes += [*facts.notes, *self._hints]
         unknown = sorted(self._settings.label_map.keys() - self._labels) if self._labels is not None else []
         if unknown and not self._alone:
             self._notes.append(f"label_map: no recording has a label {unknown[0]!r}")
@@ -483,7 +485,7 @@ class _Run:
         for sensor in self._settings.require:
             found = [count for count in self._facts.counts.topics.values() if lacks(sensor) in count.dropped]
             frames = counted(sum(count.seen for count in found), "frame")
-            without = f"{sum(count.dropped[lacks(sensor)] for count in found)} of {frames} have no {sensor}"
+            without = f"{sum(count.dropped[lacks(sensor)] for count in found)} of {frames} without {sensor}"
             if found and sensor in self._closest:
                 tolerance, closest = self._settings.stream(sensor)[0] / SECOND, self._closest[sensor] / SECOND
                 lines.append(
@@ -497,7 +499,7 @@ class _Run:
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:
                 lines.append(f"{topic}: {counted(count.seen, 'message')}; {reasons}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._hints])
 
 
 def _finished(paths: DatasetPaths, plan: Sequence[Planned], settings: Settings, notes: list[str]) -> Outcome:

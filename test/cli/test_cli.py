@@ -41,6 +41,15 @@ def test_convert_prints_what_became_of_every_topic(run, recording, tmp_path):
     assert sorted(p.suffixes[-1] for p in (tmp_path / "out").iterdir()) == [".arrow", ".arrow", ".zip"]
 
 
+def test_convert_and_info_list_the_sensors_that_samples_have(run, recording):
+    done = run("convert", recording(**SMALL, topics=["camera", "lidar/points", "gps"]), "-o", "out")
+    converted, info = done.stdout, run("info", "out").stdout
+    assert "\nno sample has: attitude, model, radar.cube, radar.targets\n" in converted
+    for said in (converted, info):
+        assert re.search(r"^lidar\.points +60 ", said, re.M)
+        assert not re.search(r"^(model|radar\S+|attitude) +\d", said, re.M)
+
+
 def test_convert_json(run, recording):
     done = run("convert", recording(**SMALL), "-o", "out", "--json", "--rate", "5")
     facts = json.loads(done.stdout)

@@ -184,12 +184,13 @@ def test_without_a_required_sensor_in_time_the_error_names_the_closest_offset(re
     settings = Settings(require=("lidar.points",), streams={"lidar.points": {"tolerance": 0.0001, "offset": 0.003}})
     with pytest.raises(RecordingError) as failed:
         convert(path, tmp_path, settings=settings)
-    told = r"90 of 90 frames have no lidar.points within 0.0001 s \(--tolerance\)\. Closest offset: (.*) s\. Raise"
+    told = r"90 of 90 frames without lidar.points within 0.0001 s \(--tolerance\)\. Closest offset: (.*) s\. Raise"
     lines = str(failed.value).splitlines()
     assert float(re.match(told, lines[1])[1]) == closest
     assert "/camera/h264: 90 messages; lacks lidar.points: 90" in lines[2:], "the cause is above the counts"
-    with pytest.raises(RecordingError, match=r"90 of 90 frames have no lidar.points. Remove --require lidar.points"):
-        convert(recording(**EVERYTHING, topics=["camera"]), tmp_path, require=("lidar.points",))
+    with pytest.raises(RecordingError, match=r"90 of 90 frames without lidar.points. Remove --require") as failed:
+        convert(recording(**EVERYTHING, topics=["camera", "radar/clusters"]), tmp_path, require=("lidar.points",))
+    assert "/radar/clusters is not used" in str(failed.value).splitlines()[-1], "no cause, so below all that may be one"
 
 
 def test_a_message_serves_one_frame_without_reuse(recording, tmp_path):
