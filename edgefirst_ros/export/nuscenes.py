@@ -40,7 +40,7 @@ from edgefirst_ros.export.drive import (
     read_boxes,
     read_groups,
 )
-from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
+from edgefirst_ros.export.output import NO_HOME, LossReport, ahead, write_new
 from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
@@ -128,12 +128,6 @@ class ChannelMessages:
     keyframes: NDArray[np.intp]
     """(N,) numbers of the keyframes that they belong to; -1 for a sweep."""
 
-    @cached_property
-    def of_keyframes(self) -> dict[int, int]:
-        """{keyframe: place of its message}."""
-        places = np.flatnonzero(self.keyframes >= 0)
-        return dict(zip(self.keyframes[places].tolist(), places.tolist(), strict=True))
-
 
 @dataclass
 class SceneCounts:
@@ -147,7 +141,7 @@ class SceneCounts:
     """Labels that kept their own name."""
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 class RecordTables:
@@ -399,7 +393,7 @@ class _SequenceWriter:
         waiting: dict[str, Any] | None = None
         scene, velocities = -1, self._velocities(messages) if channel.modality == "radar" else np.zeros((0, 3))
         make = partial(self._write_file, messages, velocities, out)
-        for index, name in ahead(range(len(messages.stamps)), make):
+        for index, name in ahead(range(len(messages.stamps)), make, batch=16):
             block, stamp = index % BLOCK, int(messages.stamps[index])
             if block == 0:
                 poses = self._pose_at(messages.stamps[index : index + BLOCK])
@@ -463,20 +457,27 @@ class _SequenceWriter:
                 return ""
             data = pack_lidar(points) if channel.modality == "lidar" else pack_radar(points, velocities[index])
         name = self._file_name(messages, index)
-        with open(f"{out}/{name}", "xb") as file:
-            file.write(data)
+        write_new(f"{out}/{name}", data)
         return name
+
+    @cached_property
+    def _clouds(self) -> dict[tuple[str, int], list[tuple[ChannelMessages, int, Floats]]]:
+        """{(modality, keyframe): its messages, and the (4, 4) pose of the vehicle at each}."""
+        found: dict[tuple[str, int], list[tuple[ChannelMessages, int, Floats]]] = {}
+        for messages in self.channels.values():
+            places = np.flatnonzero(messages.keyframes >= 0)
+            for index, pose in zip(places.tolist(), self._pose_at(messages.stamps[places]), strict=True):
+                key = messages.channel.modality, int(messages.keyframes[index])
+                found.setdefault(key, []).append((messages, index, pose))
+        return found
 
     def _points(self, modality: str, keyframe: int) -> Floats:
         """Return the finite points of all channels of a modality in a keyframe, (N, 3) m in the map, sorted by x."""
         found = [np.zeros((0, 3))]
-        for messages in self.channels.values():
-            index = messages.of_keyframes.get(keyframe)
-            if messages.channel.modality == modality and index is not None:
-                points = self._read_cloud(messages, index)
-                place = self._pose_at(messages.stamps[index : index + 1])[0] @ self.drive.place(messages.channel.sensor)
-                columns = [points[axis].astype(float) for axis in "xyz"]
-                found.append(np.column_stack(columns) @ place[:3, :3].T + place[:3, 3])
+        for messages, index, pose in self._clouds.get((modality, keyframe), []):
+            points, place = self._read_cloud(messages, index), pose @ self.drive.place(messages.channel.sensor)
+            columns = [points[axis].astype(float) for axis in "xyz"]
+            found.append(np.column_stack(columns) @ place[:3, :3].T + place[:3, 3])
         whole = np.vstack(found)
         return whole[np.argsort(whole[:, 0])]
 

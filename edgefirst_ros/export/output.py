@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgefirst_ros.dataset.storage.lock import claim, reporting, sync_disk, sync_folder
+from edgefirst_ros.dataset.storage.lock import NEW_FILE, claim, reporting, sync_disk, sync_folder, write_at
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import processors
 
@@ -64,6 +64,15 @@ def staged(out: Path) -> Iterator[Path]:
             raise
     finally:
         os.close(lock)
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Write a new file with fewer calls of the system than a file object needs. Raises OSError."""
+    fd = os.open(path, NEW_FILE, 0o666)
+    try:
+        write_at(fd, [memoryview(data)], 0)
+    finally:
+        os.close(fd)
 
 
 def refuse_inside(out: Path, source: Path) -> None:
@@ -134,23 +143,26 @@ class LossReport:
         path.write_bytes(text.encode("utf-8", "backslashreplace"))  # half a surrogate pair: JSON's own escape
 
 
-def ahead(items: Iterable[T], make: Callable[[T], R]) -> Generator[tuple[T, R]]:
+def ahead(items: Iterable[T], make: Callable[[T], R], batch: int = 1) -> Generator[tuple[T, R]]:
     """Yield each item with the result of `make`, in order; items are consumed in the caller's thread.
 
-    Twice the number of threads wait at most. Close it when it is not used to its end: then no thread remains.
-    Raises what `make` raises, in the item's turn.
+    A thread takes `batch` items at once: small ones cost less than handing them over. Twice as many batches as threads
+    wait at most. Close it when it is not used to its end: then no thread remains. Raises what `make` raises, in the
+    turn of the item's batch.
     """
-    threads = min(MOST, processors())
-    waiting: deque[tuple[T, Future[R]]] = deque()
+    threads, coming = min(MOST, processors()), iter(items)
+    waiting: deque[tuple[list[T], Future[list[R]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for item in items:
-                waiting.append((item, pool.submit(make, item)))
-                if len(waiting) > 2 * threads:
+            while (some := list(itertools.islice(coming, batch))) or waiting:
+                if some:
+                    waiting.append((some, pool.submit(_make_all, make, some)))
+                if len(waiting) > 2 * threads or not some:
                     first, made = waiting.popleft()
-                    yield first, made.result()
-            while waiting:
-                first, made = waiting.popleft()
-                yield first, made.result()
+                    yield from zip(first, made.result(), strict=True)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _make_all(make: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    return list(map(make, items))
