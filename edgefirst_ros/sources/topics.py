@@ -382,8 +382,9 @@ class _Finder:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
         sensors = [topic for topic, schema in self.topics.items() if not schema.startswith(NOT_OF_SENSORS)]
+        there = nearest_first(CAMERA_NAMES[0], sensors or self.topics)
         raise RecordingError(
-            f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {nearest_first(CAMERA_NAMES[0], sensors)}; "
+            f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {there}; "
             f"to make samples of another topic, {SET_REFERENCE}"
         )
 

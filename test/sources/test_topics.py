@@ -151,6 +151,11 @@ def test_no_camera_is_an_error_that_says_what_there_is():
         chosen({})
 
 
+def test_without_a_sensor_the_error_says_what_else_there_is():
+    with pytest.raises(RecordingError, match=r"topics: (/rosout, /topic|/topic, /rosout);"):
+        choose_topics({"/rosout": "rcl_interfaces/msg/Log", "/topic": "std_msgs/msg/String"}, Settings())
+
+
 @pytest.mark.parametrize("topics", [("/lidar/reflect",), ("/lidar/depth",), ("/lidar/depth", "/host/lidar/reflect")])
 def test_a_known_name_is_never_taken_for_the_camera_by_its_type(topics):
     with pytest.raises(RecordingError, match="set reference_topic") as caught:
