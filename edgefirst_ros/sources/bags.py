@@ -19,8 +19,6 @@ from edgefirst_ros.sources.source import Channel, Damage, FileRecording, Recorde
 from edgefirst_ros.streams import TF_MESSAGE
 
 BAG, DATABASE = ".bag", ".db3"
-ZSTD = b"\x28\xb5\x2f\xfd"
-"""How a message begins that rosbag2 has compressed; CDR begins with 0."""
 BESIDE = ("-wal", "-journal")
 """Name endings of a database's files with data not yet merged into it."""
 HEADER = "builtin_interfaces/Time stamp\nstring frame_id"
@@ -106,8 +104,10 @@ class BagRecording(FileRecording):
             what = error or type(error).__name__
             raise RecordingError(f"{path}: cannot be opened as {path.suffix}: {what}") from error
         try:
-            turn = partial(_ros1_to_cdr, _types(reader)) if path.suffix == BAG else partial(_unpacked, self._largest)
-            yield reader, turn
+            if path.suffix == BAG:
+                yield reader, partial(_ros1_to_cdr, _types(reader))
+            else:
+                yield reader, lambda _, data: source.unpack_message(data, self._largest)
         finally:
             reader.close()
 
@@ -121,20 +121,6 @@ def _channel(connection: Any) -> Channel:
 
 def _message(bag: _Bag, channel: Channel, log_time: int, data: bytes) -> Message:
     return Message(channel.topic, channel.schema, log_time, log_time, 0, data, channel.definition, bag.number)
-
-
-def _unpacked(largest: int, connection: Any, data: bytes) -> bytes:
-    """Return a message as it was sent; no bytes for one that is damaged, or of more than `largest` bytes."""
-    if not data.startswith(ZSTD):
-        return data
-    import zstandard
-
-    try:
-        if zstandard.frame_content_size(data) > largest:
-            return b""
-        return zstandard.ZstdDecompressor().decompress(data)
-    except zstandard.ZstdError:
-        return b""
 
 
 def _types(reader: Any) -> Any:

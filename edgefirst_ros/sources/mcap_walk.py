@@ -18,7 +18,7 @@ from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources.order import FileOrder
 from edgefirst_ros.sources.protobuf import PROTOBUF, open_converter
-from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Repeats
+from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Repeats, unpack_message
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
@@ -316,7 +316,7 @@ class McapWalk(RecordedFile):
         number, sequence, log_time, publish_time = head
         channel = self.channels[number]
         stamps = min(log_time, LATEST), min(publish_time, LATEST)
-        body = body if channel.convert is None else channel.convert(body)
+        body = unpack_message(body, self._largest) if channel.convert is None else channel.convert(body)
         return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition, self.number)
 
     def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:

@@ -21,6 +21,9 @@ from edgefirst_ros.errors import RecordingError, names_beside
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message
 
+ZSTD = b"\x28\xb5\x2f\xfd"
+"""How a message begins that rosbag2 has compressed; CDR begins with 0."""
+
 
 @dataclass(slots=True)
 class Channel:
@@ -40,6 +43,23 @@ class Channel:
     def readable(self) -> bool:
         """True if its messages are in CDR, or can be turned into it."""
         return self.encoding == "cdr" or self.convert is not None
+
+
+def unpack_message(data: bytes, largest: int) -> bytes:
+    """Return a message as it was sent: rosbag2 can compress each one.
+
+    It has no bytes if it is damaged, or would have more than `largest` bytes.
+    """
+    if not data.startswith(ZSTD):
+        return data
+    import zstandard
+
+    try:
+        if zstandard.frame_content_size(data) > largest:
+            return b""
+        return zstandard.ZstdDecompressor().decompress(data)
+    except zstandard.ZstdError:
+        return b""
 
 
 class Damage(NamedTuple):

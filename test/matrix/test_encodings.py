@@ -97,6 +97,11 @@ def as_ffmpeg_packet(schema, message, store):
     return PACKET, "ros2msg", PACKET_TEXT.encode(), "cdr", bytes(store.serialize_cdr(packet, PACKET))
 
 
+def packed_messages(schema, message, store):
+    """Each message compressed, as `ros2 bag record --compression-mode message` stores it."""
+    return schema.name, schema.encoding, schema.data, "cdr", zstandard.compress(message.data)
+
+
 def descriptors(kind):
     """The FileDescriptorSet of a protobuf class with all that it imports."""
     files = {}
@@ -240,6 +245,15 @@ def database(path, source):
     return path
 
 
+def packed_database(path, source):
+    """A database with compressed messages; rosbags' reader does not unpack them without the folder's metadata."""
+    with sqlite3.connect(database(path, source)) as opened:
+        rows = [(zstandard.compress(data), n) for n, data in opened.execute("SELECT id, data FROM messages")]
+        opened.executemany("UPDATE messages SET data = ? WHERE id = ?", rows)
+    opened.close()
+    return path
+
+
 def ros1_bag(path, source, packed=None):
     """A bag of ROS 1, by rosbags' writer; `packed`: how its chunks are."""
     found = messages(source)
@@ -264,6 +278,8 @@ WRAPPED = {
     "protobuf": lambda folder, source: wrapped(folder / "drive.mcap", source, as_protobuf),
     "rosbag2 folder": lambda folder, source: rosbag2_folder(folder / "drive", source),
     "db3": lambda folder, source: database(folder / "drive.db3", source),
+    "mcap, messages": lambda folder, source: wrapped(folder / "drive.mcap", source, packed_messages),
+    "db3, messages": lambda folder, source: packed_database(folder / "drive.db3", source),
     "bag": lambda folder, source: ros1_bag(folder / "drive.bag", source),
     "bag, bz2": lambda folder, source: ros1_bag(folder / "drive.bag", source, rosbag1.Writer.CompressionFormat.BZ2),
     "bag, lz4": lambda folder, source: ros1_bag(folder / "drive.bag", source, rosbag1.Writer.CompressionFormat.LZ4),
@@ -393,21 +409,26 @@ def test_messages_before_a_damaged_one_are_converted(made, tmp_path):
     assert damage["offset"] == pytest.approx(len(data) / 2, rel=0.1)  # by the share of the messages that were read
 
 
-def test_of_compressed_messages_the_damaged_and_the_huge_ones_are_undecodable(made, tmp_path):
+@pytest.mark.parametrize("name", ["mcap, messages", "db3, messages"])
+def test_of_compressed_messages_the_damaged_and_the_huge_ones_are_undecodable(made, tmp_path, name):
     """The others are converted; one that says that it unpacks to 64 GB takes no memory."""
-    path = tmp_path / "drive.db3"
-    path.write_bytes(made("db3").read_bytes())
     huge = b"\x28\xb5\x2f\xfd\xe0" + (1 << 36).to_bytes(8, "little")  # RFC 8878, 3.1.1: magic, descriptor, size
-    with sqlite3.connect(path) as database:
-        rows = database.execute(
-            "SELECT messages.id, name, data FROM messages JOIN topics ON topics.id = topic_id ORDER BY timestamp"
-        ).fetchall()
-        packed = {number: zstandard.compress(data) for number, _, data in rows}
-        first, second, *others = (number for number, topic, _ in rows if topic == "/radar/targets")
-        packed |= {first: packed[first][:-9], second: huge}
-        database.executemany("UPDATE messages SET data = ? WHERE id = ?", [(data, n) for n, data in packed.items()])
-    database.close()
-    outcome, whole = convert(path, tmp_path / "out"), convert(made("db3"), tmp_path / "whole")
+    path = tmp_path / made(name).name
+    path.write_bytes(made(name).read_bytes())
+    if path.suffix == ".mcap":
+        found = messages(path)
+        first, second, *others = (n for n, (_, channel, _) in enumerate(found) if channel.topic == "/radar/targets")
+        for n, data in ((first, found[first][2].data[:-9]), (second, huge)):
+            found[n] = *found[n][:2], replace(found[n][2], data=data)
+        write(path, found)
+    else:
+        with sqlite3.connect(path) as opened:
+            query = "SELECT messages.id, data FROM messages JOIN topics ON topics.id = topic_id WHERE name = ?"
+            (first, data), (second, _), *others = opened.execute(query, ["/radar/targets"]).fetchall()
+            new = [(data[:-9], first), (huge, second)]
+            opened.executemany("UPDATE messages SET data = ? WHERE id = ?", new)
+        opened.close()
+    outcome, whole = convert(path, tmp_path / "out"), convert(made(name), tmp_path / "whole")
     assert outcome.counts["/radar/targets"].dropped[UNDECODABLE] == 2
     assert others
     assert outcome.samples == whole.samples
