@@ -17,6 +17,7 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.report.run import report
+from edgefirst_ros.report.view.run import view
 
 LIMITS = (0, 300)
 """Bytes: all of them too few."""
@@ -77,3 +78,12 @@ def test_recover_can_be_called_again(given, tmp_path):
             recover(tmp_path / "cut" / "data")
         assert not (tmp_path / "cut" / "data.zip").exists()
     assert recover(tmp_path / "cut" / "data").samples == len(Dataset(given / "data.zip"))
+
+
+@pytest.mark.parametrize("limit", [*LIMITS, 20_000])
+def test_a_file_of_the_viewer_that_may_not_grow(given, tmp_path, capfd, limit):
+    pytest.importorskip("rerun")
+    with files_up_to(limit), pytest.raises(DatasetError, match=r"x\.rrd: cannot be written: File too large"):
+        view(given / "data.zip", save=tmp_path / "x.rrd")
+    assert not list(tmp_path.iterdir())
+    assert capfd.readouterr().err == ""

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 SENSORS = (*ENTITIES, "model")
 """Sensors that `--only` accepts, also further instances of them."""
 MOST_LISTED = 5
+BLOCK = 1 << 20
+"""Bytes that are written at once."""
 LOOKED_AT = 100
 """Messages of the camera in which it is looked whether pictures come in another order than they are shown."""
 
@@ -138,16 +142,54 @@ def _logged(
         numbers = [sample.frame for sample in samples if sample.frame is not None]
         video = _needed(packets, min(numbers, default=0), max(numbers, default=0))
     logger = Logger(recording, subject, only, video, repeats=frame is not None)
-    os.close(create_anew(target))  # its folder may be open to all: never write into a file that was put there
-    recording.save(str(target))
-    logger.run(samples, progress)
-    logger.finish()
-    if not logger.entities:
-        raise DatasetError(f"{subject.path}: it has none of {', '.join(only or SENSORS)}")
-    recording.send_blueprint(blueprint(logger.entities))
-    recording.flush()
-    recording.disconnect()
+    with _written(recording, target, progress) as tell:
+        logger.run(samples, tell)
+        logger.finish()
+        if not logger.entities:
+            raise DatasetError(f"{subject.path}: it has none of {', '.join(only or SENSORS)}")
+        recording.send_blueprint(blueprint(logger.entities))
     return Viewed(len(samples), sorted(logger.entities), [*subject.notes, *logger.notes.values()], None)
+
+
+@contextmanager
+def _written(recording: Any, target: Path, progress: Progress) -> Iterator[Progress]:
+    """Write all data logged inside to a new file; yields the progress to call. Raises OSError where it is refused.
+
+    The data comes through a pipe: the library's own writer prints such errors, and may wait for ever after one.
+    """
+    file = create_anew(target)  # its folder may be open to all: never write into a file that was put there
+    refused: list[OSError] = []
+    source, sink = os.pipe()
+
+    def write() -> None:
+        with open(source, "rb") as data:
+            try:
+                with open(file, "wb") as kept:
+                    shutil.copyfileobj(data, kept, BLOCK)
+            except OSError as error:
+                refused.append(error)
+                while data.read(BLOCK):
+                    pass
+
+    def tell(step: str, done: int, total: int) -> None:
+        if refused:
+            raise refused[0]
+        progress(step, done, total)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        try:
+            recording.save(f"/dev/fd/{sink}")
+        finally:
+            os.close(sink)
+        yield tell
+        recording.flush()
+    finally:
+        recording.disconnect()
+        writer.join()
+    if refused:
+        raise refused[0]
 
 
 def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet]:
