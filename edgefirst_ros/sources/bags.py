@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources import source
-from edgefirst_ros.sources.source import Channel, Damage, FileRecording, RecordedFile, Repeats, in_span
+from edgefirst_ros.sources.source import Channel, Convert, Damage, FileRecording, Note, RecordedFile, Repeats, in_span
 from edgefirst_ros.streams import TF_MESSAGE
 
 BAG, DATABASE = ".bag", ".db3"
@@ -45,7 +44,7 @@ class BagRecording(FileRecording):
 
     def _walk(self, file: _Bag) -> Iterator[Message]:
         file.sha256 = source.sha256(file.path) if self._hashed else None
-        with self._opened(file.path) as (reader, turn):
+        with self._opened(file.path) as reader:
             file.channels = {connection.id: _channel(connection) for connection in reader.connections}
             try:
                 for connection, log_time, data in reader.messages(reader.connections):
@@ -54,7 +53,7 @@ class BagRecording(FileRecording):
                     channel = file.channels[connection.id]
                     channel.seen += 1
                     if channel.readable:
-                        message = _message(file, channel, log_time, turn(connection, data))
+                        message = self._message(file, channel, log_time, data)
                         if file.note(message):
                             yield message
             except Exception as error:  # noqa: BLE001  any error of sqlite and rosbags on damaged data
@@ -80,20 +79,20 @@ class BagRecording(FileRecording):
     ) -> Iterator[Message]:
         if not (wanted := bag.wanted(topics)):
             return
-        with self._opened(bag.path) as (reader, turn):
+        with self._opened(bag.path) as reader:
             if bag.damage:  # all is read as in the first pass, up to the place where it cannot be
                 found = islice(reader.messages(reader.connections), bag.whole)
             else:
                 found = reader.messages([c for c in reader.connections if c.id in wanted], start, end)
             for connection, log_time, data in found:
                 if connection.id in wanted and in_span(log_time, start, end):
-                    message = _message(bag, bag.channels[connection.id], log_time, turn(connection, data))
+                    message = self._message(bag, bag.channels[connection.id], log_time, data)
                     if not bag.is_repeated(message):
                         yield message
 
     @contextmanager
-    def _opened(self, path: Path) -> Iterator[tuple[Any, Callable[[Any, bytes], bytes]]]:
-        """Open a file by `rosbags`; yields its reader and its converter of a message to CDR. Raises RecordingError."""
+    def _opened(self, path: Path) -> Iterator[Any]:
+        """Open a file by `rosbags`; yields its reader. Raises RecordingError."""
         from rosbags import rosbag1, rosbag2
 
         source.open_recording(path).close()
@@ -104,43 +103,49 @@ class BagRecording(FileRecording):
             what = error or type(error).__name__
             raise RecordingError(f"{path}: cannot be opened as {path.suffix}: {what}") from error
         try:
-            if path.suffix == BAG:
-                yield reader, partial(_ros1_to_cdr, _types(reader))
-            else:
-                yield reader, lambda _, data: source.unpack_message(data, self._largest)
+            yield reader
         finally:
             reader.close()
+
+    def _message(self, bag: _Bag, channel: Channel, log_time: int, data: bytes) -> Message:
+        data = channel.to_cdr(data, self._largest)
+        return Message(channel.topic, channel.schema, log_time, log_time, 0, data, channel.definition, bag.number)
 
 
 def _channel(connection: Any) -> Channel:
     schema = full_type(connection.msgtype)
-    encoding = getattr(connection.ext, "serialization_format", "cdr")
+    encoding = getattr(connection.ext, "serialization_format", "ros1")
     definition = b"" if encoding == "cdr" and not connection.digest else str(connection.msgdef.data).encode()
-    return Channel(connection.topic, OLDER.get(schema, schema), encoding, definition)
+    channel = Channel(connection.topic, schema, encoding, definition)
+    if encoding == "ros1":
+        channel.schema, channel.convert = open_converter(schema, definition, channel.notes.setdefault)
+    return channel
 
 
-def _message(bag: _Bag, channel: Channel, log_time: int, data: bytes) -> Message:
-    return Message(channel.topic, channel.schema, log_time, log_time, 0, data, channel.definition, bag.number)
+def open_converter(kind: str, definition: bytes, note: Note) -> tuple[str, Convert]:
+    """Return the type of the ROS 2 messages for a type of ROS 1, and what turns messages into them.
 
+    Args:
+        kind: The type, `sensor_msgs/msg/Image`.
+        definition: Its definition of ROS 1, with those of all types in it.
+        note: Not called.
 
-def _types(reader: Any) -> Any:
-    """Return the types of a ROS 1 bag by its own definitions, as `rosbags` knows them."""
+    Raises:
+        EdgeFirstError: The extra is not installed.
+    """
+    need("a recording of ROS 1", "bags", "rosbags")
     from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
     store = get_typestore(Stores.EMPTY)
     store.register(get_types_from_msg(HEADER, "std_msgs/msg/Header"))
-    for connection in reader.connections:
+    with suppress(Exception):  # its messages do not decode, and are counted
+        found = get_types_from_msg(definition.decode(), kind)
+        store.register({name: fields for name, fields in found.items() if name not in store.types})
+
+    def convert(data: bytes) -> bytes:
         try:
-            found = get_types_from_msg(connection.msgdef.data, connection.msgtype)
-            store.register({name: kind for name, kind in found.items() if name not in store.types})
-        except Exception:  # noqa: BLE001, S112  its messages do not decode, and are counted
-            continue
-    return store
+            return bytes(store.ros1_to_cdr(data, kind))
+        except Exception:  # noqa: BLE001  any error of rosbags on bad bytes
+            return b""
 
-
-def _ros1_to_cdr(store: Any, connection: Any, data: bytes) -> bytes:
-    """Return a message of ROS 1 in CDR; no bytes for one that does not fit its definition."""
-    try:
-        return bytes(store.ros1_to_cdr(data, connection.msgtype))
-    except Exception:  # noqa: BLE001  any error of rosbags on bad bytes
-        return b""
+    return OLDER.get(kind, kind), convert

@@ -17,8 +17,7 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources.order import FileOrder
-from edgefirst_ros.sources.protobuf import PROTOBUF, open_converter
-from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Repeats, unpack_message
+from edgefirst_ros.sources.source import Channel, Convert, Damage, RecordedFile, Repeats
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
@@ -316,7 +315,7 @@ class McapWalk(RecordedFile):
         number, sequence, log_time, publish_time = head
         channel = self.channels[number]
         stamps = min(log_time, LATEST), min(publish_time, LATEST)
-        body = unpack_message(body, self._largest) if channel.convert is None else channel.convert(body)
+        body = channel.to_cdr(body, self._largest)
         return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition, self.number)
 
     def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
@@ -480,10 +479,22 @@ class McapWalk(RecordedFile):
             return
         kind, definition = self._schemas.get(schema, ("", b""))
         channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)
-        if self.channels.setdefault(number, channel) is channel and channel.encoding == PROTOBUF:
-            found = open_converter(kind, definition, channel.notes.setdefault)
-            if found is not None:
-                channel.schema, channel.convert, channel.definition = *found, b""
+        if self.channels.setdefault(number, channel) is channel and (found := _converter_of(channel)) is not None:
+            channel.schema, channel.convert, channel.definition = *found, b""
+
+
+def _converter_of(channel: Channel) -> tuple[str, Convert] | None:
+    """Return the type of the ROS 2 messages, and what turns the messages of a channel into them; None: nothing does."""
+    given = channel.schema, channel.definition, channel.notes.setdefault
+    if channel.encoding == "protobuf":
+        from edgefirst_ros.sources import protobuf
+
+        return protobuf.open_converter(*given)
+    if channel.encoding == "ros1":
+        from edgefirst_ros.sources import bags
+
+        return bags.open_converter(*given)
+    return None
 
 
 def _text(body: bytes, at: int) -> tuple[bytes, int]:

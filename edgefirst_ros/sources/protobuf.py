@@ -17,6 +17,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Cubes, SpaceBox
 from edgefirst_ros.sensors.transforms import rotation
+from edgefirst_ros.sources.source import Convert, Note
 
 PROTOBUF = "protobuf"
 DATATYPES = (0, 2, 1, 4, 3, 6, 5, 7, 8)
@@ -25,11 +26,6 @@ FLOATS = {7: "<f4", 8: "<f8"}
 """numpy kinds of the datatypes that a turned coordinate may have."""
 GPS = 1
 """NavSatStatus.service."""
-
-Note = Callable[[str], object]
-"""Called with a note to the user."""
-Convert = Callable[[bytes], bytes]
-"""Turns a message; returns no bytes for one that does not parse, so that it counts as undecodable."""
 
 
 def open_converter(name: str, descriptors: bytes, note: Note) -> tuple[str, Convert] | None:

@@ -24,6 +24,11 @@ from edgefirst_ros.messages import Message
 ZSTD = b"\x28\xb5\x2f\xfd"
 """How a message begins that rosbag2 has compressed; CDR begins with 0."""
 
+Note = Callable[[str], object]
+"""Called with a note to the user."""
+Convert = Callable[[bytes], bytes]
+"""Turns a message into CDR; returns no bytes for one that does not parse, so that it counts as undecodable."""
+
 
 @dataclass(slots=True)
 class Channel:
@@ -34,8 +39,8 @@ class Channel:
     encoding: str
     definition: bytes
     seen: int = 0
-    convert: Callable[[bytes], bytes] | None = None
-    """Turns the bytes of a message into CDR; None where they are CDR, or cannot be read."""
+    convert: Convert | None = None
+    """None where messages are in CDR, or cannot be read."""
     notes: dict[str, None] = field(default_factory=dict)
     """Notes to the user on how its messages were turned, each once."""
 
@@ -44,22 +49,23 @@ class Channel:
         """True if its messages are in CDR, or can be turned into it."""
         return self.encoding == "cdr" or self.convert is not None
 
+    def to_cdr(self, data: bytes, largest: int) -> bytes:
+        """Return a message in CDR: turned into it, or unpacked where rosbag2 has compressed it.
 
-def unpack_message(data: bytes, largest: int) -> bytes:
-    """Return a message as it was sent: rosbag2 can compress each one.
+        It has no bytes if it is damaged, or would have more than `largest` bytes.
+        """
+        if self.convert is not None:
+            return self.convert(data)
+        if not data.startswith(ZSTD):
+            return data
+        import zstandard
 
-    It has no bytes if it is damaged, or would have more than `largest` bytes.
-    """
-    if not data.startswith(ZSTD):
-        return data
-    import zstandard
-
-    try:
-        if zstandard.frame_content_size(data) > largest:
+        try:
+            if zstandard.frame_content_size(data) > largest:
+                return b""
+            return zstandard.ZstdDecompressor().decompress(data)
+        except zstandard.ZstdError:
             return b""
-        return zstandard.ZstdDecompressor().decompress(data)
-    except zstandard.ZstdError:
-        return b""
 
 
 class Damage(NamedTuple):

@@ -102,6 +102,13 @@ def packed_messages(schema, message, store):
     return schema.name, schema.encoding, schema.data, "cdr", zstandard.compress(message.data)
 
 
+def as_ros1(schema, message, store):
+    """As `mcap convert` makes a MCAP file of a bag."""
+    text, _ = store.generate_msgdef(schema.name)
+    data = bytes(store.cdr_to_ros1(message.data, schema.name))
+    return schema.name.replace("/msg/", "/"), "ros1msg", text.encode(), "ros1", data
+
+
 def descriptors(kind):
     """The FileDescriptorSet of a protobuf class with all that it imports."""
     files = {}
@@ -279,6 +286,7 @@ WRAPPED = {
     "rosbag2 folder": lambda folder, source: rosbag2_folder(folder / "drive", source),
     "db3": lambda folder, source: database(folder / "drive.db3", source),
     "mcap, messages": lambda folder, source: wrapped(folder / "drive.mcap", source, packed_messages),
+    "mcap, ros1": lambda folder, source: wrapped(folder / "drive.mcap", source, as_ros1),
     "db3, messages": lambda folder, source: packed_database(folder / "drive.db3", source),
     "bag": lambda folder, source: ros1_bag(folder / "drive.bag", source),
     "bag, bz2": lambda folder, source: ros1_bag(folder / "drive.bag", source, rosbag1.Writer.CompressionFormat.BZ2),
