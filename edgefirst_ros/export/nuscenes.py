@@ -18,7 +18,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache, partial
-from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -127,6 +126,33 @@ class ChannelMessages:
     """(N,) indices of the samples whose members are read."""
     keyframes: NDArray[np.intp]
     """(N,) numbers of the keyframes that they belong to; -1 for a sweep."""
+
+
+@dataclass(frozen=True)
+class PlacedBoxes:
+    """The boxes of a sequence in the map, with the points inside."""
+
+    boxes: Boxes
+    turns: Floats
+    """(M, 3, 3) axes of the vehicle to those of the map."""
+    centres: Floats
+    """(M, 3) m."""
+    inside: dict[str, NDArray[np.int64]]
+    """{modality: (M,) number of points inside of each}."""
+
+    def count(self, modality: str, keyframe: int, points: NDArray[np.void], place: Floats) -> None:
+        """Count points of a sensor at `place`, (4, 4) to the map. Threads may share this, each with other keyframes."""
+        first, last = np.searchsorted(self.boxes.frame, [keyframe, keyframe + 1]).tolist()
+        if first == last:
+            return
+        mapped = np.column_stack([points[axis].astype(float) for axis in "xyz"]) @ place[:3, :3].T + place[:3, 3]
+        mapped = mapped[np.argsort(mapped[:, 0])]
+        for n in range(first, last):
+            half = np.abs(self.boxes.box[n, 3:]) / 2
+            reach = float(np.linalg.norm(half)) + 1e-6  # more than rounding can be off
+            start, stop = np.searchsorted(mapped[:, 0], self.centres[n, 0] + np.array([-reach, reach]))
+            near = mapped[start:stop] - self.centres[n]
+            self.inside[modality][n] += int((np.abs(near @ self.turns[n]) <= half).all(1).sum())
 
 
 @dataclass
@@ -259,7 +285,9 @@ class _SequenceWriter:
         return self.drive.rig_to_world[self._kept]
 
     def _pose_at(self, stamps: NDArray[np.int64]) -> Floats:
-        return between(self._poses, self._stamps, stamps)
+        """Return the poses at stamps (N,), (N, 4, 4) ego to map, in blocks to need little memory."""
+        blocks = [stamps[start : start + BLOCK] for start in range(0, len(stamps), BLOCK)]
+        return np.concatenate([np.zeros((0, 4, 4)), *(between(self._poses, self._stamps, one) for one in blocks)])
 
     @cached_property
     def keyframes(self) -> list[int]:
@@ -339,10 +367,11 @@ class _SequenceWriter:
         tables.add("log", log | {"date_captured": start.strftime("%Y-%m-%d"), "location": place})
         self._counts.lost["samples without a pose"] += len(drive) - len(self._kept)
         self._write_samples(tables)
+        placed = self._place_boxes(boxes)
         for messages in self.channels.values():
             tables.add("calibrated_sensor", self._calibrated(messages.channel))
-            self._write_messages(tables, out, messages, progress)
-        self._write_boxes(tables, boxes)
+            self._write_messages(tables, out, messages, placed, progress)
+        self._write_boxes(tables, placed)
 
     def _token(self, *what: object) -> str:
         return _token(self.drive.name, *what)
@@ -378,9 +407,14 @@ class _SequenceWriter:
         }  # fmt: skip
 
     def _write_messages(
-        self, tables: RecordTables, out: Path, messages: ChannelMessages, progress: Callable[[int], None]
+        self,
+        tables: RecordTables,
+        out: Path,
+        messages: ChannelMessages,
+        placed: PlacedBoxes,
+        progress: Callable[[int], None],
     ) -> None:
-        """Write the files of a channel, and their records with prev and next in each scene."""
+        """Write the files of a channel, and their records with prev and next in each scene; count points in boxes."""
         channel = messages.channel
         for folder in ("samples", "sweeps"):
             (out / folder / channel.name).mkdir(parents=True, exist_ok=True)
@@ -392,17 +426,16 @@ class _SequenceWriter:
         calibrated = self._token("calibrated", channel.name)
         waiting: dict[str, Any] | None = None
         scene, velocities = -1, self._velocities(messages) if channel.modality == "radar" else np.zeros((0, 3))
-        make = partial(self._write_file, messages, velocities, out)
+        poses = self._pose_at(messages.stamps)
+        turns = _turned(poses)
+        make = partial(self._write_file, messages, poses, velocities, placed, out)
         for index, name in ahead(range(len(messages.stamps)), make, batch=16):
-            block, stamp = index % BLOCK, int(messages.stamps[index])
-            if block == 0:
-                poses = self._pose_at(messages.stamps[index : index + BLOCK])
-                turns = _turned(poses)
+            stamp = int(messages.stamps[index])
             if not name:
                 self._counts.lost[f"{channel.name} without points"] += 1
                 continue
             token, sample = self._token(channel.name, stamp), int(messages.samples[index])
-            place = {"translation": poses[block, :3, 3].tolist(), "rotation": turns[block].tolist()}
+            place = {"translation": poses[index, :3, 3].tolist(), "rotation": turns[index].tolist()}
             tables.add("ego_pose", {"token": token, "timestamp": _micro(stamp)} | place)
             width, height = sizes[sample].tolist() if channel.modality == "camera" else (0, 0)
             record = {
@@ -443,7 +476,9 @@ class _SequenceWriter:
             path = self.drive.dataset.container.path
             raise DatasetError(f"{path}: {sample.member(kind)!r}: {error}") from error
 
-    def _write_file(self, messages: ChannelMessages, velocities: Floats, out: Path, index: int) -> str:
+    def _write_file(
+        self, messages: ChannelMessages, poses: Floats, velocities: Floats, placed: PlacedBoxes, out: Path, index: int
+    ) -> str:
         """Write the file of a message and return its name; empty for a cloud without points, which has no file."""
         channel = messages.channel
         if channel.modality == "camera":
@@ -455,50 +490,33 @@ class _SequenceWriter:
             points = self._read_cloud(messages, index)
             if not len(points):
                 return ""
+            if messages.keyframes[index] >= 0:
+                place = poses[index] @ self.drive.place(channel.sensor)
+                placed.count(channel.modality, int(messages.keyframes[index]), points, place)
             data = pack_lidar(points) if channel.modality == "lidar" else pack_radar(points, velocities[index])
         name = self._file_name(messages, index)
         write_new(f"{out}/{name}", data)
         return name
 
-    @cached_property
-    def _clouds(self) -> dict[tuple[str, int], list[tuple[ChannelMessages, int, Floats]]]:
-        """{(modality, keyframe): its messages, and the (4, 4) pose of the vehicle at each}."""
-        found: dict[tuple[str, int], list[tuple[ChannelMessages, int, Floats]]] = {}
-        for messages in self.channels.values():
-            places = np.flatnonzero(messages.keyframes >= 0)
-            for index, pose in zip(places.tolist(), self._pose_at(messages.stamps[places]), strict=True):
-                key = messages.channel.modality, int(messages.keyframes[index])
-                found.setdefault(key, []).append((messages, index, pose))
-        return found
-
-    def _points(self, modality: str, keyframe: int) -> Floats:
-        """Return the finite points of all channels of a modality in a keyframe, (N, 3) m in the map, sorted by x."""
-        found = [np.zeros((0, 3))]
-        for messages, index, pose in self._clouds.get((modality, keyframe), []):
-            points, place = self._read_cloud(messages, index), pose @ self.drive.place(messages.channel.sensor)
-            columns = [points[axis].astype(float) for axis in "xyz"]
-            found.append(np.column_stack(columns) @ place[:3, :3].T + place[:3, 3])
-        whole = np.vstack(found)
-        return whole[np.argsort(whole[:, 0])]
-
     def _velocities(self, messages: ChannelMessages) -> Floats:
         """Return the velocity of a sensor over ground in its own axes at each message, (N, 3) m/s."""
-        place, found = self.drive.place(messages.channel.sensor), [np.zeros((0, 3))]
-        for start in range(0, len(messages.stamps), BLOCK):
-            stamps = messages.stamps[start : start + BLOCK]
-            before, now, after = (self._pose_at(stamps + step) @ place for step in (-STEP, 0, STEP))
-            moved = np.swapaxes(now[:, :3, :3], 1, 2) @ (after[:, :3, 3] - before[:, :3, 3])[..., None]
-            found.append(moved[..., 0] / (2 * STEP / 1e9))
-        return np.vstack(found)
+        place = self.drive.place(messages.channel.sensor)
+        before, now, after = (self._pose_at(messages.stamps + step) @ place for step in (-STEP, 0, STEP))
+        moved = np.swapaxes(now[:, :3, :3], 1, 2) @ (after[:, :3, 3] - before[:, :3, 3])[..., None]
+        return moved[..., 0] / (2 * STEP / 1e9)
 
     # ---- boxes ---------------------------------------------------------------------------
-    def _write_boxes(self, tables: RecordTables, boxes: Boxes) -> None:
-        """Write the boxes of the keyframes, at the keyframes' stamps, as annotations of instances."""
-        counts = self._counts
-        counts.lost["box3d that is not finite"] += boxes.broken
+    def _place_boxes(self, boxes: Boxes) -> PlacedBoxes:
+        """Return the boxes of the keyframes as they are at the keyframes' stamps."""
         axes = self._poses[np.searchsorted(self._stamps, self.drive.stamps[self.keyframes])][boxes.frame]
         centres = np.einsum("nij,nj->ni", axes[:, :3, :3], boxes.box[:, :3]) + axes[:, :3, 3]
-        turns, inside = _turned(axes), self._count_points(boxes, axes[:, :3, :3], centres)
+        inside = {modality: np.zeros(len(centres), np.int64) for modality in ("lidar", "radar")}
+        return PlacedBoxes(boxes, axes[:, :3, :3], centres, inside)
+
+    def _write_boxes(self, tables: RecordTables, placed: PlacedBoxes) -> None:
+        """Write the boxes as annotations of instances."""
+        counts, boxes, rotations = self._counts, placed.boxes, _turned(placed.turns)
+        counts.lost["box3d that is not finite"] += boxes.broken
         sightings: dict[tuple[str, str], list[int]] = {}
         for n, track in enumerate(boxes.tracks):
             sightings.setdefault((track, self._category(boxes.labels[n])), []).append(n)
@@ -516,15 +534,15 @@ class _SequenceWriter:
             )  # fmt: skip
             for n, before, token, after in zip(places, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
                 long, wide, high = np.abs(boxes.box[n, 3:]).tolist()
-                lidar, radar = inside[n]
                 tables.add(
                     "sample_annotation",
                     {
                         "token": token, "sample_token": self._sample_tokens[boxes.frame[n]],
                         "instance_token": instance, "visibility_token": UNKNOWN, "attribute_tokens": [],
-                        "translation": centres[n].tolist(), "size": [wide, long, high],
-                        "rotation": turns[n].tolist(), "prev": before, "next": after,
-                        "num_lidar_pts": lidar, "num_radar_pts": radar,
+                        "translation": placed.centres[n].tolist(), "size": [wide, long, high],
+                        "rotation": rotations[n].tolist(), "prev": before, "next": after,
+                        "num_lidar_pts": int(placed.inside["lidar"][n]),
+                        "num_radar_pts": int(placed.inside["radar"][n]),
                     },
                 )  # fmt: skip
             counts.written["boxes"] += len(places)
@@ -535,19 +553,6 @@ class _SequenceWriter:
         if known is None:
             self._counts.labels[label or UNKNOWN] += 1
         return known or label or UNKNOWN
-
-    def _count_points(self, boxes: Boxes, turned: Floats, centres: Floats) -> list[list[int]]:
-        found = []
-        for keyframe, numbers in groupby(range(len(boxes.frame)), lambda n: int(boxes.frame[n])):
-            clouds = [self._points(modality, keyframe) for modality in ("lidar", "radar")]
-            for n in numbers:
-                half = np.abs(boxes.box[n, 3:]) / 2
-                reach = float(np.linalg.norm(half)) + 1e-6  # more than rounding can be off
-                span = centres[n, 0] + np.array([-reach, reach])
-                ends = [np.searchsorted(cloud[:, 0], span) for cloud in clouds]
-                near = [cloud[first:last] - centres[n] for cloud, (first, last) in zip(clouds, ends, strict=True)]
-                found.append([int((np.abs(one @ turned[n]) <= half).all(1).sum()) for one in near])
-        return found
 
 
 def pack_lidar(points: NDArray[np.void]) -> bytes:
