@@ -37,7 +37,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def default_of(field: Any) -> str:
     """Return the default of a setting as JSON."""
-    value = field.get_default(call_default_factory=True)
+    value = field.get_default(call_default_factory=True, validated_data={})
     return json.dumps(value, default=lambda model: TypeAdapter(type(model)).dump_python(model, exclude_defaults=True))
 
 
