@@ -7,6 +7,7 @@ import pytest
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import LONGEST_DEFINITION, Message, _foreign_decoder, decode
+from edgefirst_ros.sources.bags import open_converter
 from edgefirst_ros.streams import TF_MESSAGE
 
 LINE = "\n" + "=" * 80 + "\nMSG: "
@@ -38,6 +39,14 @@ def test_a_text_that_is_too_long_is_not_read():
     assert decode(message(text, b"\7", "x/msg/Short")).value == 7
     with pytest.raises(MessageError, match="undecodable"):
         decode(message(text + "\n" * LONGEST_DEFINITION, b"\7", "x/msg/Short"))
+
+
+def test_a_text_of_ros1_that_is_too_long_is_not_read():
+    """Of a million bytes of fields `rosbags` would read for minutes."""
+    fields = "\n".join(f"uint8 a{n}" for n in range(90_000))
+    for text, turned in (("uint8 value", b"\0\1\0\0\7"), (fields, b"")):
+        kind, convert = open_converter("x/msg/Own", text.encode(), None)
+        assert (kind, convert(b"\7")) == ("x/msg/Own", turned)
 
 
 def test_a_text_that_is_none_is_read_once():

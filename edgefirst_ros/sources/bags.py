@@ -20,6 +20,8 @@ from edgefirst_ros.streams import TF_MESSAGE
 BAG, DATABASE = ".bag", ".db3"
 BESIDE = ("-wal", "-journal")
 """Name endings of a database's files with data not yet merged into it."""
+LONGEST_TEXT = 1 << 17
+"""Bytes of a definition of ROS 1; a longer one is not read: the time for it grows with the square of its length."""
 HEADER = "builtin_interfaces/Time stamp\nstring frame_id"
 """std_msgs/Header of ROS 2, which has no seq."""
 OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
@@ -139,7 +141,7 @@ def open_converter(kind: str, definition: bytes, note: Note) -> tuple[str, Conve
     store = get_typestore(Stores.EMPTY)
     store.register(get_types_from_msg(HEADER, "std_msgs/msg/Header"))
     with suppress(Exception):  # its messages do not decode, and are counted
-        found = get_types_from_msg(definition.decode(), kind)
+        found = get_types_from_msg(definition.decode() if len(definition) <= LONGEST_TEXT else "", kind)
         store.register({name: fields for name, fields in found.items() if name not in store.types})
 
     def convert(data: bytes) -> bytes:
