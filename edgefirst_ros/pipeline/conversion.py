@@ -33,7 +33,7 @@ from edgefirst_ros.errors import (
 from edgefirst_ros.pipeline.facts import DatasetFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
-from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, take_over
+from edgefirst_ros.pipeline.resumption import Planned, check_recordings, finished, take_over
 from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
@@ -318,7 +318,7 @@ class _Run:
     _watch: Stopwatch = field(default_factory=Stopwatch)
     _writer: DatasetWriter | None = None
     _sources: int = 0  # files of the recordings that were converted
-    _earlier: Any = None  # sources of the interrupted conversion that is continued
+    _earlier: Mapping[str, Any] | None = None  # metadata of the interrupted conversion that is continued
     _skews: dict[str, Skews] = field(default_factory=dict)
     _closest: dict[str, int] = field(default_factory=dict)
     """{companion sensor: least distance of a message from a frame without one, ns}."""
@@ -415,7 +415,7 @@ class _Run:
         if not self._paths.unfinished:
             return None
         found = take_over(self._paths, self._plan, self._facts.describe())
-        self._earlier = found.journals.description.get("sources")
+        self._earlier = found.journals.description
         done = counted(found.journals.points[-1].samples, "sample")
         self._notes += [f"continues after {done} of an interrupted conversion"]
         return found
@@ -425,7 +425,7 @@ class _Run:
         self._facts.begin(facts)
         writer, examples = self._open(found), facts.counts.examples
         if self._earlier is not None:
-            check_sources(self._paths, self._earlier, self._sources, facts.sources)
+            check_recordings(self._paths, self._earlier, self._facts.describe())
         with SequenceOutput(self._settings, facts, writer, found) as output:
             output.read(found, partial(self._progress, f"converting {sequence}"))
         self._refused = output.refused

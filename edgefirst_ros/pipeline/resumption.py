@@ -59,7 +59,7 @@ def take_over(paths: DatasetPaths, plan: Sequence[Planned], mine: Mapping[str, A
 
     unfinished = UnfinishedDataset(paths)
     known = unfinished.journals.description
-    what = (_other_making(known, mine) or _other_sources(known.get("sources"), mine["sources"])) if known else ""
+    what = (_other_making(known, mine) or _other_recordings(known, mine)) if known else ""
     what = what or (_other_sequences(known, plan, finished=False) if known else "")
     if what:
         unfinished.close()
@@ -67,9 +67,9 @@ def take_over(paths: DatasetPaths, plan: Sequence[Planned], mine: Mapping[str, A
     return unfinished
 
 
-def check_sources(paths: DatasetPaths, known: Any, first: int, mine: Sequence[Mapping[str, Any]]) -> None:
-    """Raise DatasetError where the interrupted conversion had other sources from `first` on, if it had any."""
-    what = _other_sources(known[first : first + len(mine)], mine) if isinstance(known, list) else ""
+def check_recordings(paths: DatasetPaths, known: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
+    """Raise DatasetError where the interrupted conversion had other recordings, as far as both have come."""
+    what = _other_recordings(known, mine) if known else ""
     if what:
         raise _not_continued(paths, what)
 
@@ -143,6 +143,17 @@ def _other_sequences(known: Mapping[str, Any], plan: Sequence[Planned], *, finis
     if len(there) > len(mine) or (finished and len(there) < len(mine)):
         return f"it has {counted(len(there), 'sequence')}, this one has {len(mine)}"
     return ""
+
+
+def _other_recordings(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    """Return in words which recording is another one, or has another number of files; empty if the common ones agree."""
+    sequences = known.get("sequences")
+    for name, own in mine["sequences"].items():
+        there = sequences.get(name) if isinstance(sequences, dict) else None
+        files = there.get("sources") if isinstance(there, dict) else None
+        if isinstance(files, list) and len(files) != len(own["sources"]):
+            return f"{name} is of {counted(len(files), 'file')}, now of {len(own['sources'])}"
+    return _other_sources(known.get("sources"), mine["sources"])
 
 
 def _other_sources(known: Any, mine: Iterable[Mapping[str, Any]]) -> str:

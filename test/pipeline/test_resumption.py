@@ -242,6 +242,22 @@ def test_another_conversion_is_refused(recordings, left, tmp_path, command, done
     assert files(out) == before
 
 
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("done", [False, True], ids=["unfinished", "finished"])
+def test_a_recording_of_another_number_of_files_is_another_one(recordings, tmp_path, done):
+    """Its beginning is the same, and so may be the samples that were committed."""
+    out, options = tmp_path / "out", {"name": "drive"}
+    count, _ = messages_of(recordings[0], tmp_path / "whole", **options)
+    if done:
+        convert(recordings[0], out, **options)
+    else:
+        interrupt(recordings[0], out, count * 9 // 10, **options)
+    before = files(out)
+    with pytest.raises(DatasetError, match=r"1 files?, now (of )?2.*--overwrite"):
+        convert(recordings, out, join=True, resume=True, **options)
+    assert files(out) == before
+
+
 def test_a_dataset_of_fewer_recordings_is_another_one(recordings, tmp_path):
     convert(recordings[0], tmp_path, name="drive")
     with pytest.raises(DatasetError, match="it was made from 1 files, now 2; use --overwrite"):
