@@ -501,12 +501,12 @@ def names_several(path: object) -> bool:
     text = os.fspath(path)
     if is_remote(text):
         place = Location.of(text)
-        if is_glob(place) or not place.name:
-            return is_glob(place) or place.root == str(place)
+        if is_glob(text) or not place.name:
+            return is_glob(text) or place.root == str(place)
         named = place.name.endswith(SUFFIXES)
         return not named and open_store(place).stat(f"{place.key}.zip") is None
     if not os.path.isdir(text):
-        return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
+        return (text.endswith(LIST) and os.path.isfile(text)) or is_glob(text)
     try:
         locate(text)
     except DatasetError:

@@ -146,7 +146,7 @@ def _other_sequences(known: Mapping[str, Any], plan: Sequence[Planned], *, finis
 
 
 def _other_recordings(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
-    """Return in words which recording is another one, or has another number of files; empty if the common ones agree."""
+    """Return in words which recording is another, or has more or fewer files; empty if the common ones agree."""
     sequences = known.get("sequences")
     for name, own in mine["sequences"].items():
         there = sequences.get(name) if isinstance(sequences, dict) else None

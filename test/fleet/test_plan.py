@@ -88,6 +88,7 @@ def test_a_bucket_is_listed_as_a_folder_is(s3):
     assert found("s3://drives/p")[0] == ["s3://drives/p/a.mcap", "s3://drives/p/q/b.mcap"]
     assert found("s3://drives/p/")[0] == found("s3://drives/p")[0]
     assert found("s3://drives/p*/*.mcap")[0] == ["s3://drives/p/a.mcap", "s3://drives/pp/d.mcap"]
+    assert found("s3://drives/p?/?.mcap")[0] == ["s3://drives/pp/d.mcap"]
     assert found("s3://drives/p/a.mcap")[0] == ["s3://drives/p/a.mcap"]
     (source,) = find_sources(["s3://drives/p/a.mcap"], print)
     assert source.etag == hashlib.md5(b"x").hexdigest()

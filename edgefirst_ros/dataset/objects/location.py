@@ -15,6 +15,8 @@ SCHEMES = ("s3", "gs", "az", "file")
 _SQUEEZED = re.compile(r"^(s3|gs|az):/{1,2}")
 """The URI of a bucket, also as `Path` writes it."""
 _FILE = re.compile(r"^file:/(?!/)")
+_QUERY = re.compile(r"\?[^/?]*=")
+"""The begin of a query, such as a signature; without a value a question mark is part of a glob or a name."""
 PATIENCE = 60.0
 """Storage is given up after this time without an answer, s."""
 BLOCK = 1 << 20
@@ -60,7 +62,7 @@ class Location:
             known = ", ".join(f"{one}://" for one in SCHEMES)
             raise UsageError(f"{printable(scheme)}://: a scheme that is not known; known: {known}")
         bucket, _, key = rest.partition("/")
-        if "@" in bucket or "?" in rest:
+        if "@" in bucket or _QUERY.search(rest):
             raise UsageError(f"{scheme}://: put credentials into the environment, not into the URI")
         if (scheme == "file") is bool(bucket):
             expected = "file:///PATH" if scheme == "file" else f"{scheme}://BUCKET/PREFIX"

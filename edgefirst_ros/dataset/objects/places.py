@@ -70,7 +70,7 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
             found += locate(list(read_list(text)))
             continue
         place = Location.of(text)
-        if not (place.local and os.path.lexists(place.path)) and (split := split_glob(place)) is not None:
+        if (split := split_glob(place)) is not None:
             found += _inside(text, open_store(place), *split)
         elif not place.local:
             found += _stored(text, place)
@@ -142,9 +142,9 @@ def is_fleet(given: str | os.PathLike[str]) -> bool:
     return not named and any(open_store(place).objects((place / STATES).key))
 
 
-def is_glob(given: str | Location) -> bool:
-    """Return True for a name with wildcards."""
-    return _GLOB.search(given if isinstance(given, str) else given.key) is not None
+def is_glob(given: str | os.PathLike[str]) -> bool:
+    """Return True for a name with wildcards. Raises UsageError, ObjectStoreError."""
+    return _GLOB.search(os.fspath(given)) is not None and split_glob(Location.of(given)) is not None
 
 
 class OnDisk(list[Path]):
@@ -236,14 +236,19 @@ def read_list(path: str) -> Iterator[str]:
 def split_glob(place: Location) -> tuple[Location, re.Pattern[str]] | None:
     """Return the part of a glob before its first wildcard, and the expression of all; None without a wildcard.
 
-    * and ? stay within a part of the key, ** is any number of parts.
+    * and ? stay within a part of the key, ** is any number of parts. In the name of an existing file or folder they
+    are letters.
     """
     if not _GLOB.search(place.key):
         return None
     parts = place.key.split("/")
-    fixed = next(n for n, part in enumerate(parts) if _GLOB.search(part))
-    found = []
-    for number, part in enumerate(parts):
+    for fixed, part in enumerate(parts):
+        if _GLOB.search(part) and not _exists(Location(place.root, "/".join(parts[: fixed + 1]))):
+            break
+    else:
+        return None
+    found = [re.escape(f"{part}/") for part in parts[:fixed]]
+    for number, part in enumerate(parts[fixed:], fixed):
         last = number == len(parts) - 1
         if part == "**":
             found.append(".*" if last else "(?:[^/]+/)*")
@@ -251,6 +256,14 @@ def split_glob(place: Location) -> tuple[Location, re.Pattern[str]] | None:
         translated = _TOKEN.sub(_translated, part)
         found.append(translated if last else translated + "/")
     return Location(place.root, "/".join(parts[:fixed])), re.compile("".join(found), re.DOTALL)
+
+
+def _exists(place: Location) -> bool:
+    """Return True if there is an object of this name, or any below it."""
+    if place.local:
+        return os.path.lexists(place.path)
+    store = open_store(place)
+    return store.stat(place.key) is not None or any(True for _ in store.objects(place.key))
 
 
 def _translated(match: re.Match[str]) -> str:

@@ -59,7 +59,7 @@ def test_what_is_no_place_is_said(text, said):
 
 
 def test_credentials_in_a_uri_are_refused_and_not_repeated():
-    for text in ("s3://key:hidden@b/x", "az://c/x?sig=hidden"):
+    for text in ("s3://key:hidden@b/x", "az://c/x?sig=hidden", "az://c/x?sv=1&sig=hidden", "az://c/x??sig=hidden"):
         with pytest.raises(UsageError, match="environment") as caught:
             Location.of(text)
         assert "hidden" not in str(caught.value)

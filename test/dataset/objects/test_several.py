@@ -95,6 +95,16 @@ def read_epoch(samples, worker):
     return [(one.name, one.frame, len(one.read("camera"))) for one in samples[worker::2]]
 
 
+@pytest.mark.parametrize("place", ["disk", "bucket"])
+@pytest.mark.parametrize("name", ["day [1]", "day*?", "day [1]/day*?"])
+def test_a_name_that_exists_is_no_glob(parts, s3, tmp_path, place, name):
+    root = tmp_path if place == "disk" else "s3://drives/odd"
+    upload_dataset(parts[0].paths, f"{root}/{name}")
+    for given in (f"{root}/{name}/monday.zip", f"{root}/{name}/monday", f"{root}/{name}/m*.zip", f"{root}/{name}"):
+        assert list_samples(Dataset(given)) == list_samples(parts[0]), given
+    assert Dataset(f"{root}/{name}/monday.zip").paths.name == "monday"
+
+
 @pytest.fixture(scope="module")
 def ten(s3, parts):
     """Ten datasets in a bucket: five copies of each."""
