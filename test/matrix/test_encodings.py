@@ -343,6 +343,24 @@ def test_a_wrapped_recording_gives_the_same_members_and_rows(made, drives, tmp_p
     assert frames(outcome.paths.frames).width > 10
 
 
+def test_a_protobuf_fix_without_covariance_is_a_position(drives, tmp_path):
+    """Foxglove's `repeated` fields may be empty, those of ROS have nine numbers."""
+
+    def bare(schema, message, store):
+        if schema.name != "sensor_msgs/msg/NavSatFix":
+            return None
+        made = protobuf_fix(content(message, schema))
+        made.ClearField("position_covariance")
+        kind = type(made)
+        return kind.DESCRIPTOR.full_name, "protobuf", descriptors(kind), "protobuf", made.SerializeToString()
+
+    source, offline = drives["synthetic"]
+    outcome = convert(wrapped(tmp_path / "drive.mcap", source, bare), tmp_path, name="drive")
+    places = ["frame", "latitude", "longitude", "altitude"]
+    assert frames(outcome.paths.frames).select(places).equals(frames(offline / "drive.frames.arrow").select(places))
+    assert frames(outcome.paths.frames)["latitude"].null_count() == 0
+
+
 def test_single_transforms_in_protobuf_are_the_same(drives, tmp_path):
     def as_single(schema, message, store):
         if schema.name != "geometry_msgs/msg/TransformStamped":
