@@ -29,10 +29,13 @@ from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, show_path
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, listed, printable, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png, rename_exif
 from edgefirst_ros.streams import form_of, of_column
+
+MOST_NAMED = 3
+"""Most dropped members that a note names."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +245,7 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
 
 
 def _left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:
-    """Note the rows of both tables that belong to no sample that was `kept`."""
+    """Note the members of no sample, and the rows of both tables that belong to no sample that was `kept`."""
     dataset, without = part.dataset, len(part.dataset) - len(kept)
     rows = pl.concat([part.keys, keys_of(part.frames, dataset.paths.frames)])
     unknown = rows.unique().join(pl.DataFrame(kept, part.keys.schema, orient="row"), on=["name", "frame"], how="anti")
@@ -254,4 +257,11 @@ def _left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:
         notes.append(
             f"{dataset.container.path}: dropped, rows without members: {counted(unknown.height - without, 'sample')}"
         )
-    return without + unknown.height
+    own = {name for sample in dataset for name in dataset.members(sample.key).values()}
+    foreign = [name for name in dataset.container.names if name not in own and not name.endswith("/")]
+    if foreign:
+        notes.append(
+            f"{dataset.container.path}: dropped, of no sample: {counted(len(foreign), 'member')}: "
+            f"{listed(map(printable, foreign), MOST_NAMED)}"
+        )
+    return without + unknown.height + len(foreign)

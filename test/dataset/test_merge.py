@@ -454,6 +454,22 @@ def test_rows_of_samples_that_are_not_there_are_a_loss(desk, tmp_path):
     assert validate(merged.paths.container).ok
 
 
+def test_members_of_no_sample_are_a_loss(desk, tmp_path):
+    for suffix in (".zip", ".arrow", ".frames.arrow"):
+        shutil.copy(desk / f"b{suffix}", tmp_path / f"more{suffix}")
+    with zipfile.ZipFile(tmp_path / "more.zip", "a") as archive:
+        (sequence,) = {name.partition("/")[0] for name in archive.namelist()}
+        archive.writestr(f"{sequence}/", b"")
+        for name in ("README.md", f"{sequence}/calibration.json", f"{sequence}/{sequence}_004.camera.bak", "\x1b[31m"):
+            archive.writestr(name, b"mine")
+    merged = merge([desk / "a", tmp_path / "more"], tmp_path, name="x")
+    assert (merged.exit_code, merged.samples) == (3, 20)
+    (note,) = (note for note in merged.notes if "of no sample" in note)
+    assert f"more.zip: dropped, of no sample: 4 members: README.md, {sequence}/calibration.json, " in note
+    assert note.endswith(" and 1 more")
+    assert validate(merged.paths.container).ok
+
+
 def test_columns_that_the_format_does_not_have_are_named_by_a_note(desk, tmp_path):
     for suffix in (".arrow", ".frames.arrow", ".zip"):
         shutil.copy(desk / f"b{suffix}", tmp_path / f"more{suffix}")
