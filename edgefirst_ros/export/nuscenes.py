@@ -14,7 +14,7 @@ import uuid
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache, partial
@@ -39,7 +39,7 @@ from edgefirst_ros.export.drive import (
     read_boxes,
     read_groups,
 )
-from edgefirst_ros.export.output import NO_HOME, LossReport, ahead, write_new
+from edgefirst_ros.export.output import FILES_AT_ONCE, NO_HOME, LossReport, ahead, write_new
 from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
@@ -429,29 +429,30 @@ class _SequenceWriter:
         poses = self._pose_at(messages.stamps)
         turns = _turned(poses)
         make = partial(self._write_file, messages, poses, velocities, placed, out)
-        for index, name in ahead(range(len(messages.stamps)), make, batch=16):
-            stamp = int(messages.stamps[index])
-            if not name:
-                self._counts.lost[f"{channel.name} without points"] += 1
-                continue
-            token, sample = self._token(channel.name, stamp), int(messages.samples[index])
-            place = {"translation": poses[index, :3, 3].tolist(), "rotation": turns[index].tolist()}
-            tables.add("ego_pose", {"token": token, "timestamp": _micro(stamp)} | place)
-            width, height = sizes[sample].tolist() if channel.modality == "camera" else (0, 0)
-            record = {
-                "token": token, "sample_token": self._sample_tokens[owners[index]], "ego_pose_token": token,
-                "calibrated_sensor_token": calibrated,
-                "timestamp": _micro(stamp), "fileformat": channel.suffix.split(".")[1],
-                "is_key_frame": bool(messages.keyframes[index] >= 0), "height": height, "width": width,
-                "filename": name, "prev": "", "next": "",
-            }  # fmt: skip
-            if waiting is not None:
-                if scenes[index] == scene:
-                    waiting["next"], record["prev"] = token, waiting["token"]
-                tables.add("sample_data", waiting)
-            waiting, scene = record, int(scenes[index])
-            self._counts.written[channel.name] += 1
-            progress(sample)
+        with closing(ahead(range(len(messages.stamps)), make, batch=FILES_AT_ONCE)) as files:
+            for index, name in files:
+                stamp = int(messages.stamps[index])
+                if not name:
+                    self._counts.lost[f"{channel.name} without points"] += 1
+                    continue
+                token, sample = self._token(channel.name, stamp), int(messages.samples[index])
+                place = {"translation": poses[index, :3, 3].tolist(), "rotation": turns[index].tolist()}
+                tables.add("ego_pose", {"token": token, "timestamp": _micro(stamp)} | place)
+                width, height = sizes[sample].tolist() if channel.modality == "camera" else (0, 0)
+                record = {
+                    "token": token, "sample_token": self._sample_tokens[owners[index]], "ego_pose_token": token,
+                    "calibrated_sensor_token": calibrated,
+                    "timestamp": _micro(stamp), "fileformat": channel.suffix.split(".")[1],
+                    "is_key_frame": bool(messages.keyframes[index] >= 0), "height": height, "width": width,
+                    "filename": name, "prev": "", "next": "",
+                }  # fmt: skip
+                if waiting is not None:
+                    if scenes[index] == scene:
+                        waiting["next"], record["prev"] = token, waiting["token"]
+                    tables.add("sample_data", waiting)
+                waiting, scene = record, int(scenes[index])
+                self._counts.written[channel.name] += 1
+                progress(sample)
         if waiting is not None:
             tables.add("sample_data", waiting)
 

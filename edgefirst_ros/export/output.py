@@ -21,6 +21,8 @@ from edgefirst_ros.limits import processors
 
 FEW = 100
 """Most files of an output that are synced one by one."""
+FILES_AT_ONCE = 16
+"""Small files that a thread writes before it reports them."""
 NO_HOME = "has no place there"
 """Text in reports for data that the other system cannot hold."""
 T = TypeVar("T")

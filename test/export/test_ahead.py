@@ -10,16 +10,18 @@ import pytest
 from edgefirst_ros.export.output import MOST, ahead
 
 
-def test_each_item_comes_in_order_with_what_was_made_of_it():
+@pytest.mark.parametrize("batch", [1, 7, 50, 60])
+def test_each_item_comes_in_order_with_what_was_made_of_it(batch):
     def make(number):
         time.sleep(0.002 * (number % 3))
         return number * number
 
-    assert list(ahead(range(50), make)) == [(n, n * n) for n in range(50)]
-    assert list(ahead([], make)) == []
+    assert list(ahead(range(50), make, batch)) == [(n, n * n) for n in range(50)]
+    assert list(ahead([], make, batch)) == []
 
 
-def test_items_are_asked_for_in_this_thread_and_not_far_ahead():
+@pytest.mark.parametrize("batch", [1, 3])
+def test_items_are_asked_for_in_this_thread_and_not_far_ahead(batch):
     asked, threads = [], set()
 
     def items():
@@ -28,8 +30,8 @@ def test_items_are_asked_for_in_this_thread_and_not_far_ahead():
             asked.append(number)
             yield number
 
-    for done, _ in ahead(items(), lambda number: number):
-        assert len(asked) - done <= 2 * MOST + 1
+    for done, _ in ahead(items(), lambda number: number, batch):
+        assert len(asked) - done <= (2 * MOST + 1) * batch
     assert threads == {threading.current_thread()}
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of systems: what is known, with which options, and what is said of the rest."""
 
+import os
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -53,6 +55,21 @@ def test_boxes_of_every_version_of_the_schema_are_exported_alike(recording, tmp_
         lines = export(made, to, tmp_path / f"{version}-out", **options).report.lines
         found[version] = [(one.what, one.number) for one in lines if "box3d" in one.what and "score" not in one.what]
     assert found["2025.10"] == found["2026.04"] == found["2026.10"] != []
+
+
+@pytest.mark.parametrize("to", sorted(SYSTEMS))
+def test_an_interrupted_export_leaves_neither_threads_nor_files(dataset, tmp_path, to):
+    """Threads that still write would put files back while the folder is removed."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before, options = set(threading.enumerate()), {"single_group": True} if to == "yolo" else {}
+    with pytest.raises(KeyboardInterrupt) as held:  # with its traceback, which keeps what is not closed
+        export(dataset, to, tmp_path / "out", progress=interrupt, **options)
+    assert set(threading.enumerate()) <= before
+    assert os.listdir(tmp_path) == []
+    del held
 
 
 def test_an_unknown_system_is_refused_with_the_known_ones(dataset, tmp_path):

@@ -6,7 +6,8 @@ from __future__ import annotations
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,7 @@ from edgefirst_ros.dataset.tables.values import converted
 from edgefirst_ros.dataset.tables.write import outline_of_png
 from edgefirst_ros.errors import DatasetError, UsageError, counted, text_of
 from edgefirst_ros.export.importing import check_member_name
-from edgefirst_ros.export.output import ahead
+from edgefirst_ros.export.output import FILES_AT_ONCE, ahead, write_new
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
@@ -228,18 +229,19 @@ def put_pictures(
     """Copy or link pictures to where `place` says. Raises DatasetError."""
     if mode == "none":
         return
-    items: Iterable[tuple[LabelledPicture, bytes]] = ((picture, b"") for picture in pictures)
-    if mode == "copy":
-        items = ahead(pictures, lambda picture: picture.sample.read("camera"))
-    for number, (picture, data) in enumerate(items):
-        target = place(picture)
-        target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in {place(picture).parent for picture in pictures}:
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def put(picture: LabelledPicture) -> None:
+        sample, target = picture.sample, place(picture)
         if mode == "copy":
-            target.write_bytes(data)
+            write_new(str(target), sample.read("camera"))
         else:
-            container = picture.sample.dataset.container
-            os.symlink(os.path.abspath(container.path / picture.sample.member("camera")), target)
-        progress("pictures", number + 1, len(pictures))
+            os.symlink(os.path.abspath(sample.dataset.container.path / sample.member("camera")), target)
+
+    with closing(ahead(pictures, put, batch=FILES_AT_ONCE)) as done:
+        for number, _ in enumerate(done, 1):
+            progress("pictures", number, len(pictures))
 
 
 def report_pictures(report: LossReport, dataset: Dataset, mode: str) -> None:
