@@ -117,6 +117,12 @@ class Command(TyperCommand):
                 names = get_close_matches(given.lstrip("-"), [one.lstrip("-") for one in near], 3, 0.7)
                 found = [one for one in near if one.lstrip("-") in names]
                 cast("Any", error).possibilities = found or [one for one in near if one.startswith(f"{given}-")]
+            if (low := getattr(getattr(error, "param", None), "min", None)) is not None:
+                option, (wrong, *_) = cast("Any", error).param, cast("Any", error.__cause__).errors()
+                what = "a whole number" if wrong["type"].startswith("int") else "a number"
+                most = "" if option.max is None else f", at most {option.max}"
+                message = f"{option.opts[-1]}: expected {what} at least {low}{most}, got {wrong['input']!r}"
+                raise UsageError(message) from None
             if type(error).__name__ == "MissingParameter":
                 missing = cast("Any", error).param
                 several = "|" in (missing.metavar or "")

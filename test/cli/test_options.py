@@ -96,6 +96,21 @@ def test_set_goes_before_the_file_and_the_last_one_counts(run, recording, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["demo", "--seconds", "0"], "--seconds: expected a number at least 1, at most 3600, got '0'"),
+        (["demo", "--seconds=x"], "--seconds: expected a number at least 1, at most 3600, got 'x'"),
+        (["fleet", "convert", "a", "--workers", "1.5"], "--workers: expected a whole number at least 1, at most 1024"),
+        (["view", "a", "--frame", "-1"], "--frame: expected a number at least 0, got '-1'"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_as_one_of_a_setting(call, arguments, says):
+    done = call(*arguments)
+    assert isinstance(done.exception, UsageError)
+    assert says in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
         (["--set", "tolerence=0.1"], "unknown setting 'tolerence'; did you mean 'tolerance'?"),
         (["--set", "streams.lidar.points.ofset=1"], "did you mean 'streams.lidar.points.offset'?"),
         (["--set", "zzz=1"], "unknown setting 'zzz'; the page Settings of the documentation lists them"),
