@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -312,7 +313,7 @@ def recording_text(facts: dict[str, Any]) -> Text:
         yield f"camera {camera['topic']}: {camera['codec'] or 'unknown codec'}, {size}"
     left = {of["topic"] for of in facts.get("unused_topics", facts["cameras"])}
     if len(facts["cameras"]) > 1 and left & {camera["topic"] for camera in facts["cameras"]}:
-        options = " ".join(f"--reference-topic {camera['topic']}" for camera in facts["cameras"])
+        options = " ".join(f"--reference-topic {shlex.quote(camera['topic'])}" for camera in facts["cameras"])
         yield (
             f"several cameras: convert with {options} for a sequence of each, with one of them, or with a rig for "
             "samples with all of them (edgefirst-ros rig drafts one)"

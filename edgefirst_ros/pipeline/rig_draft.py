@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +20,12 @@ from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
 from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
 from edgefirst_ros.sources.inputs import RecordingInput
-from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of
+from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of, quote
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, MASK
 
 BASES = ("base_link", "base_footprint")
 """Usual frames of a vehicle, the preferred one first."""
 FRONT = "front"
-_PLAIN = re.compile(r"[/\w.~-]+")  # names that YAML reads as text without quotes
 _WORD = re.compile(r"[a-z0-9]+")
 
 
@@ -188,7 +186,8 @@ class _Draft:
         for found in sorted(group, key=order):
             others = known_name(found.topic, found.schema) not in (None, key.replace(".", "/"))
             if sensor is not None and not sensor.default:
-                self._leave(key, found, "to use it, also write `{}: {}`".format(*map(_quote, sensor.setting or ())))
+                name, value = sensor.setting or ("", "")
+                self._leave(key, found, f"to use it, also write `{name}: {str(value).lower()}`")
             elif sensor is not None and others:
                 self._leave(key, found, "by its name made from another topic")
             elif sensor is not None and found.frame_id and found.frame_id in frames:
@@ -275,12 +274,12 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) ->
     ]
     if all(line.key != "camera" for line in draft.lines):
         text.append("# No camera was found: the messages of this topic become the samples.")
-        text.append(f"reference_topic: {_quote(draft.lines[0].parts['topic'])}")
+        text.append(f"reference_topic: {quote(draft.lines[0].parts['topic'])}")
     text.append("rig:")
     text += [_write_line(line) for line in draft.lines]
     base = draft.base_frame()
     if base is not None:
-        text.append(f"  base_frame: {_quote(base)}  # guessed from the static transforms")
+        text.append(f"  base_frame: {quote(base)}  # guessed from the static transforms")
     if draft.left:
         text.append("  # Not used; a key has one topic. List topics that you never want under `unused`.")
         text += [_write_line(line, "# ") for line in draft.left]
@@ -289,11 +288,5 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) ->
 
 def _write_line(line: _Line, before: str = "") -> str:
     # A topic with letters of globs becomes a glob that matches only itself.
-    parts = ", ".join(f"{name}: {_quote(glob.escape(value))}" for name, value in line.parts.items())
+    parts = ", ".join(f"{name}: {quote(glob.escape(value))}" for name, value in line.parts.items())
     return f"  {before}{line.key}: {{{parts}}}  # {line.comment}"
-
-
-def _quote(value: object) -> str:
-    """Return a text as YAML, in quotes where it needs them."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)

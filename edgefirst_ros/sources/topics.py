@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -31,6 +33,7 @@ CAMERA = streams.CAMERA.key
 SET_REFERENCE = "set reference_topic (--reference-topic)"
 RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed", "model/info")
 """Topics of the model that processes the pictures of a camera."""
+_PLAIN = re.compile(r"[/\w.~-]+")  # names that YAML reads as text without quotes
 
 
 def namespace_of(topic: str, schema: str) -> str:
@@ -187,14 +190,13 @@ class _Finder:
         if name is None:
             return None
         where = key if part == "topic" else f"{key}.{part}"
-        if is_glob(name):
+        topic = _named(name, self.topics)
+        if topic is None and is_glob(name):
             found = sorted(t for t in self.topics if fnmatchcase(t, name) or fnmatchcase(t.removeprefix("/"), name))
             if len(found) != 1 and not (self.live and not found):
                 what, known = ", ".join(found[:FEW]) or "no topic", nearest_first(name, self.topics)
                 raise UsageError(f"rig: {where}: {name!r} matches {what}; expected exactly one; there are {known}")
             topic = found[0] if found else None
-        else:
-            topic = _named(name, self.topics)
         if topic is None:
             if is_glob(name):  # of a capture: a recording's matches one, or is an error
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
@@ -227,7 +229,7 @@ class _Finder:
             keys = {topic: guess_key(topic, schema, settings, radars) for topic in alike}
             open_keys = wanted & set(keys.values()) - found.keys()
             if len(alike) > 1 and open_keys:
-                lines = " or ".join(f"{keys[topic]}: {{topic: {topic}}}" for topic in alike)
+                lines = " or ".join(f"{keys[topic]}: {{topic: {quote(topic)}}}" for topic in alike)
                 self.single(schema, alike, f"; name one in a rig: {lines}")
             elif alike and keys[alike[0]] in open_keys:
                 self.notes.append(f"{alike[0]} is used as {keys[alike[0]]}: it is the only {schema} topic")
@@ -393,8 +395,14 @@ def option_of(use: str) -> str:
     """Return the option of the command line for a setting in YAML that uses a topic."""
     name, _, value = use.partition(": ")
     if name == "rig":
-        return f"--rig '{{{value}}}'"
-    return f"{setting_fields(Settings)[name].flag}={value.strip('[]').replace(', ', ',')}"
+        return f"--rig {shlex.quote(f'{{{value}}}')}"
+    value = json.loads(value) if value.startswith('"') else value.strip("[]").replace(", ", ",")
+    return f"{setting_fields(Settings)[name].flag}={shlex.quote(value)}"
+
+
+def quote(text: str) -> str:
+    """Return a text as YAML, in quotes where it needs them."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
 
 
 def choose_topics(
@@ -535,11 +543,11 @@ def unused_topics(
         key = ROLE_OF.get(schema) or (guess_key(topic, schema, settings, radars) if schema in (CLOUD, CUBE) else CAMERA)
         short = "reference_topic" if key == CAMERA else f"{key}_topic"
         if key not in own and short in Settings.model_fields:
-            return f"{short}: {topic}"
+            return f"{short}: {quote(topic)}"
         if key in (CAMERA, *roles.companions):
             words = re.sub("[^a-z0-9]+", "_", (namespace_of(topic, schema) or topic).lower()).strip("_")
             key = f"{key}.{words[-32:]}"
-        return f"rig: {key}: {{topic: {topic}}}"
+        return f"rig: {key}: {{topic: {quote(topic)}}}"
 
     return [{"topic": t, "type": schema, "count": None, "use": use_of(t, schema)} for t, schema in left.items()]
 

@@ -212,18 +212,26 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
     assert convert(path, tmp_path / "kept", strict_topics=True, rig=kept).samples == outcome.samples
 
 
-@pytest.mark.parametrize("given", [[], ["--sensors", "camera"]])
-def test_the_use_of_a_topic_can_be_pasted(plain, tmp_path, given):
-    second = [("lidar/points", "/rear/points"), ("/gps", "/fix"), ("camera/jpeg", "/left/jpeg")]
+@pytest.mark.parametrize(
+    ("given", "lidar", "fix"),
+    [
+        ([], "/rear/points", "/fix"),
+        (["--sensors", "camera"], "/rear/points", "/fix"),
+        ([], "/it's, {a}: [x] #1/points*", "/b: fi*"),
+        ([], "/arri\u00e8re \U0001f69a/points", '/the "fix"'),
+    ],
+)
+def test_the_use_of_a_topic_can_be_pasted(plain, tmp_path, given, lidar, fix):
+    second = [("lidar/points", lidar), ("/gps", fix), ("camera/jpeg", "/left/jpeg")]
     path = renamed(plain[0], tmp_path / "drive", {}, second)
 
     def unused(number, options):
         done = CliRunner().invoke(app, ["convert", str(path), "-o", str(tmp_path / str(number)), *given, *options])
         assert done.exit_code == 0, done.exception
-        return dict(re.findall(r"(/[\w/]+) is not used; to use it: (.+)", done.output))
+        return dict(re.findall(r": (/.+) is not used; to use it: (.+)", done.output))
 
     found = unused("plain", [])
-    assert found.keys() >= {"/rear/points", "/fix", "/left/jpeg", *(["/lidar/points"] if given else [])}
+    assert found.keys() >= {lidar, fix, "/left/jpeg", *(["/lidar/points"] if given else [])}
     for number, (topic, use) in enumerate(found.items()):
         assert topic not in unused(number, shlex.split(use)) or (given and use.startswith("--rig")), use
 
