@@ -63,7 +63,7 @@ def info(
                 if plain and (one.suffix in RECORDINGS or is_recording(one)):
                     facts = recording_facts(one, settings, check_time=check_time, quiet=as_json)
                     facts["recording"] = place.uri if place.objects else str(one)
-                    found: Any = facts if as_json else recording_text(facts)
+                    found: Any = facts if as_json else recording_text(facts, rigged=settings.rig is not None)
                 elif check_time:
                     raise UsageError(
                         f"--check-time: {one} is a dataset; expected its recording, which has all messages"
@@ -178,17 +178,18 @@ class DatasetInfo:
         stated = self._dataset.metadata.get(SEQUENCES) if summary.is_several else None
         for name, facts in (stated or {"": self._dataset.metadata}).items():
             drive = f"{name}: " if name else ""
+            configuration = facts.get("configuration") or self._dataset.metadata.get("configuration") or {}
             for key in facts.get(LACKING) or ():
                 yield f"note: {drive}the rig names a topic for {key} that is not in the recording"
             for of in facts.get(UNUSED) or ():
-                yield _describe_unused(of, drive)
+                yield _describe_unused(of, drive, rigged="rig" in configuration)
 
 
-def _describe_unused(of: Mapping[str, Any], drive: str = "") -> str:
+def _describe_unused(of: Mapping[str, Any], drive: str = "", *, rigged: bool) -> str:
     from edgefirst_ros.sources.topics import option_of
 
     number = "" if of["count"] is None else f" ({counted(of['count'], 'message')})"
-    return f"note: {drive}{of['topic']} is not used{number}; to use it: {option_of(of['use'])}"
+    return f"note: {drive}{of['topic']} is not used{number}; to use it: {option_of(of['use'], rigged=rigged)}"
 
 
 MOST_LABELS = 80
@@ -286,8 +287,8 @@ def recording_facts(
     return facts
 
 
-def recording_text(facts: dict[str, Any]) -> Text:
-    """Return the content of a recording, and the results of a conversion, for people."""
+def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
+    """Return the content of a recording, and the results of a conversion, `rigged` or not, for people."""
     when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
     if facts["start"] is not None:
         begin = datetime.fromtimestamp(facts["start"] / SECOND, timezone.utc)
@@ -329,7 +330,7 @@ def recording_text(facts: dict[str, Any]) -> Text:
         for topic, what in facts["time_base"]["topics"].items():
             yield f"note: {topic}: {what}"
         yield from (f"note: {note}" for note in facts["notes"])
-        yield from map(_describe_unused, facts["unused_topics"])
+        yield from (_describe_unused(of, rigged=rigged) for of in facts["unused_topics"])
     else:
         yield f"it cannot be converted as it is: {facts['convertible']}"
     for topic in facts["topics"]:

@@ -370,9 +370,8 @@ class _Run:
             self._notes.append(str(error))
             self._facts.left_out.append(planned.left_out(error))
             return
-        self._hints += [
-            f"{given.label}: {topic} is not used; to use it: {option_of(use)}" for topic, use in unused.items()
-        ]
+        options = {topic: option_of(use, rigged=self._settings.rig is not None) for topic, use in unused.items()}
+        self._hints += [f"{given.label}: {topic} is not used; to use it: {use}" for topic, use in options.items()]
         for conclusions in found.values():
             if conclusions.unknown_labels and self._alone and not self._one_of_many:
                 raise UsageError(f"{given.label}: {conclusions.unknown_labels}")

@@ -352,7 +352,8 @@ class LiveSource:
         roles.missing = missing_keys(roles, self._settings, [*self._parts.values()])
         for of in roles.unused:
             if of["topic"] not in {*self._noted, *self.unused}:
-                self._log.warning(f"{of['topic']} is not used; to use it: {option_of(of['use'])}")
+                use = option_of(of["use"], rigged=self._settings.rig is not None)
+                self._log.warning(f"{of['topic']} is not used; to use it: {use}")
         absent = [key for key in roles.missing if late and key not in self._noted]
         for key in absent:
             topic = self._settings.sensor(key).topic or "/tf"

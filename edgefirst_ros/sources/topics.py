@@ -391,10 +391,15 @@ class _Finder:
         )
 
 
-def option_of(use: str) -> str:
-    """Return the option of the command line for a setting in YAML that uses a topic."""
+def option_of(use: str, *, rigged: bool) -> str:
+    """Return the option of the command line for a setting in YAML that uses a topic.
+
+    If `rigged`, it is a line for the rig in use, which the option would replace.
+    """
     name, _, value = use.partition(": ")
     if name == "rig":
+        if rigged:
+            return f"add {value} to the rig"
         return f"--rig {shlex.quote(f'{{{value}}}')}"
     value = json.loads(value) if value.startswith('"') else value.strip("[]").replace(", ", ",")
     return f"{setting_fields(Settings)[name].flag}={shlex.quote(value)}"

@@ -293,10 +293,10 @@ def test_instances_are_found_by_the_names_of_members_and_a_wrong_camera_is_named
 def test_info_names_what_is_missing_and_what_is_not_used(rigged, tmp_path):
     outcome = convert(rigged.recording, tmp_path, rig={key: rigged.rig[key] for key in ("camera", "radar.cube.rear")})
     notes = [line for line in DatasetInfo(outcome.paths.container).text() if str(line).startswith("note: ")]
-    assert notes == [
-        "note: the rig names a topic for radar.cube.rear that is not in the recording",
-        "note: /left/jpeg is not used (30 messages); to use it: --rig '{camera.left: {topic: /left/jpeg}}'",
-        "note: /rear/points is not used (10 messages); to use it: --rig '{lidar.points.rear: {topic: /rear/points}}'",
+    assert [note.removeprefix("note: ") for note in notes] == [
+        "the rig names a topic for radar.cube.rear that is not in the recording",
+        "/left/jpeg is not used (30 messages); to use it: add camera.left: {topic: /left/jpeg} to the rig",
+        "/rear/points is not used (10 messages); to use it: add lidar.points.rear: {topic: /rear/points} to the rig",
     ]
 
 

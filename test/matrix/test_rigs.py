@@ -236,6 +236,24 @@ def test_the_use_of_a_topic_can_be_pasted(plain, tmp_path, given, lidar, fix):
         assert topic not in unused(number, shlex.split(use)) or (given and use.startswith("--rig")), use
 
 
+def test_an_unused_topic_beside_a_rig_is_a_line_to_add_to_it(plain, tmp_path):
+    """The option --rig would replace the rig, and with it the other sensors."""
+    path = renamed(plain[0], tmp_path / "drive", {}, [("lidar/points", "/rear/points")])
+    config, made = tmp_path / "rig.yaml", tmp_path / "out"
+    config.write_text("rig:\n  lidar.points: /lidar/points\n")
+    told = []
+    for command in (
+        ["convert", path, "-o", made, "--config", config], ["info", path, "--config", config],
+        ["info", made / f"{path.stem}.zip"],
+    ):  # fmt: skip
+        done = CliRunner().invoke(app, [*map(str, command)])
+        told += re.findall(r"/rear/points is not used.*; to use it: add (.+) to the rig", done.output)
+    assert told == ["lidar.points.rear: {topic: /rear/points}"] * 3
+    config.write_text(f"{config.read_text()}  {told[0]}\n")
+    outcome = convert(path, tmp_path / "both", config=config)
+    assert outcome.counts["/rear/points"].written == outcome.counts["/lidar/points"].written > 0
+
+
 @pytest.mark.parametrize(
     ("field", "key"),
     [("speed", "radar.targets"), ("doppler", "radar.targets"), ("rcs", "radar.targets"), ("ring", "lidar.points")],

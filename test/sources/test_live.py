@@ -126,7 +126,9 @@ def test_topics_without_a_part_are_noted_once_and_keys_without_a_topic_are_missi
     source = LiveSource(system, settings, roles, lambda *message: None, system)
     for now in (0.0, 1.0):
         source.refresh(now)
-    told = [f"/{n}/points is not used; to use it: --rig '{{lidar.points.{n}: {{topic: /{n}/points}}}}'" for n in "ab"]
+    told = [
+        f"/{n}/points is not used; to use it: add lidar.points.{n}: {{topic: /{n}/points}} to the rig" for n in "ab"
+    ]
     assert (system.log, roles.missing) == ([("warning", one) for one in told], ("lidar.points",))
     assert [(of["topic"], of["type"], of["count"]) for of in roles.unused] == [
         ("/a/points", CLOUD, None), ("/b/points", CLOUD, None)]  # fmt: skip
