@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_any, is_out_of_memory, printable
 
@@ -25,6 +25,7 @@ def main() -> None:
     gc.set_threshold(OBJECTS, 10, 10)
     atexit.register(gc.freeze)  # the end of the process frees the remaining objects
     try:
+        sys.unraisablehook = _raise_interrupts_again
         _open_closed_streams()
         sys.stdout, sys.stderr = Outlet.of(sys.stdout), Outlet.of(sys.stderr)
         warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
@@ -41,6 +42,17 @@ def main() -> None:
         sys.exit(130)
     except BaseException as error:  # noqa: BLE001  panics of polars are not of type Exception
         sys.exit(_report(error))
+
+
+def _raise_interrupts_again(lost: Any) -> None:
+    """Interrupt the main thread once more if Ctrl-C came in a callback of a library, from which nothing is raised."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        import signal
+        import threading
+
+        threading.Timer(0.01, os.kill, [os.getpid(), signal.SIGINT]).start()  # in here it would be lost too
+    else:
+        sys.__unraisablehook__(lost)
 
 
 class Outlet(io.TextIOWrapper):

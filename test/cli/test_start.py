@@ -50,6 +50,22 @@ def test_an_error_that_nobody_foresaw_is_one_line(error, warm, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"edgefirst-ros: {FAULTS[error]}\n")
 
 
+def test_an_interrupt_in_a_callback_of_a_library_is_not_lost(tmp_path):
+    """Python prints and drops what a finalizer or a callback of C raises, and the command would go on."""
+    code = (
+        "import time, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recovery.recover as recover\n"
+        "class Ends:\n"
+        "    def __del__(self): raise KeyboardInterrupt\n"
+        "def wait(*args, **kwargs):\n"
+        "    Ends()\n"
+        "    time.sleep(60)\n"
+        "recover.recover = wait\n"
+        "cli.main()\n"
+    )
+    done = call(code, "recover", "drive", cwd=tmp_path, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("way", ["option", "environment"])
 def test_developers_get_the_traceback(way, tmp_path):
     arguments = ["--traceback"] if way == "option" else []
