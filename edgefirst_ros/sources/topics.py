@@ -219,14 +219,20 @@ class _Finder:
         found = {key: self.named(key, CAMERA_TYPES, settings) for key in keys}
         return found, {key: self.named(key, (CAMERA_INFO,), settings, "info") for key in keys}
 
-    def only_companions(self, found: dict[str, str], settings: Settings, radars: Container[str]) -> None:
-        """Assign the only cloud and the only cube with unknown names to the sensors that have no topic."""
+    def only_companions(
+        self, found: dict[str, str], reference: str, settings: Settings, radars: Container[str]
+    ) -> None:
+        """Assign the reference and the only other cloud and cube with unknown names to sensors without a topic."""
         named = {_named(name, self.topics) for name in settings.given_topics}
         wanted = {sensor.key for sensor in settings.companions if settings.sensor(sensor.key).topic is None}
         for schema in (CLOUD, CUBE):
             alike = [topic for topic in self.unknown(schema) if topic not in found.values()]
             alike = [topic for topic in alike if topic.removeprefix("/") not in KNOWN_TOPICS and topic not in named]
             keys = {topic: guess_key(topic, schema, settings, radars) for topic in alike}
+            if len(alike) > 1 and keys.get(reference) in wanted - found.keys():
+                self.notes.append(f"{reference} is used as {keys[reference]}: samples are made of it")
+                found[keys[reference]] = reference
+                alike.remove(reference)
             open_keys = wanted & set(keys.values()) - found.keys()
             if len(alike) > 1 and open_keys:
                 lines = " or ".join(f"{keys[topic]}: {{topic: {quote(topic)}}}" for topic in alike)
@@ -465,7 +471,7 @@ def choose_topics(
         for s in settings.companions
     )
     companions = {key: topic for key, topic in offered if topic is not None}
-    finder.only_companions(companions, settings, radars)
+    finder.only_companions(companions, reference, settings, radars)
     pictures = streams.companions() if topics[reference] in CAMERA_TYPES else ()
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))

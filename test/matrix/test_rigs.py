@@ -268,6 +268,18 @@ def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields(recording, tmp_pa
     assert by_frame(outcome.paths.container, f"{key.partition('.')[0]}.pcd")
 
 
+def test_the_cloud_that_samples_are_made_of_is_written(recording, tmp_path):
+    """Of two clouds the named one has its role by its fields, so the other one is the only one left."""
+    names = {"lidar/points": "/top/points", "radar/targets": "/front/targets"}
+    path = recording(**SMALL, topics={"camera", *names}, rename=names)
+    outcome = convert(path, tmp_path / "out", reference_topic="/top/points")
+    rig = convert(path, tmp_path / "rig", reference_topic="/top/points", rig={
+        "lidar.points": "/top/points", "radar.targets": "/front/targets"})  # fmt: skip
+    assert outcome.samples == rig.samples == rig.counts["/top/points"].written > 0
+    for kind in ("lidar.pcd", "radar.pcd"):
+        assert by_frame(outcome.paths.container, kind) == by_frame(rig.paths.container, kind) != {}
+
+
 def test_a_key_without_a_topic_is_missing_in_the_metadata(plain, tmp_path):
     outcome = convert(plain[0], tmp_path, rig={"lidar.points": "/mine"})
     metadata = pyarrow.ipc.open_file(outcome.paths.frames).schema.metadata
