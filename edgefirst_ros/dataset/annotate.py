@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -60,7 +62,11 @@ def write_annotations(
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     if os.path.lexists(paths.arrow) and not is_plain_file(paths.arrow):
         raise DatasetError(f"{paths.arrow}: is not a regular file; replace it by the file itself")
-    with Replacement(paths.arrow) as replacement:
+    with ExitStack() as stack:
+        target = paths.arrow
+        if dry_run:  # the dataset may be where nothing can be written
+            target = Path(stack.enter_context(TemporaryDirectory(prefix="edgefirst-label-")), target.name)
+        replacement = stack.enter_context(Replacement(target))
         before = _before(dataset)
         given = _read(before, frame)
         rows, known = given.frame(), before.frame()

@@ -162,7 +162,9 @@ def test_the_table_before_stays_and_a_dry_run_changes_nothing(tmp_path, layout, 
     dataset = write(tmp_path / "data", everything(), layout)
     out = export(dataset, "coco", tmp_path / "coco", pictures="none").out
     files = {path: path.read_bytes() for path in sorted(dataset.paths.folder.rglob("*")) if path.is_file()}
+    changed = dataset.paths.arrow.parent.stat().st_mtime_ns
     dry = label(dataset, "coco", out, **{mode: True}, dry_run=True)
+    assert dataset.paths.arrow.parent.stat().st_mtime_ns == changed  # not even for a while: the medium may refuse
     assert {path: path.read_bytes() for path in sorted(dataset.paths.folder.rglob("*")) if path.is_file()} == files
     first = dataset.paths.arrow.read_bytes()
     done = label(dataset, "coco", out, **{mode: True})
