@@ -506,7 +506,7 @@ def names_several(path: object) -> bool:
         named = place.name.endswith(SUFFIXES)
         return not named and open_store(place).stat(f"{place.key}.zip") is None
     if not os.path.isdir(text):
-        return (text.endswith(LIST) and os.path.isfile(text)) or is_glob(text)
+        return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
     try:
         locate(text)
     except DatasetError:
