@@ -354,7 +354,12 @@ class _SequenceWriter:
         """Raise DatasetError where places of sensors or intrinsics are unknown, before anything is written."""
         _ = self._straighteners
         for messages in self.channels.values():
-            self.drive.place(messages.channel.sensor)
+            matrix = self._calibrated(messages.channel)["camera_intrinsic"]
+            if not np.isfinite(matrix).all():
+                raise DatasetError(
+                    f"{self.drive.dataset.paths.frames}: camera_info of {messages.channel.sensor}: "
+                    f"k {matrix} are not the intrinsics of a camera"
+                )
 
     # ---- writing -------------------------------------------------------------------------
     def write(self, tables: RecordTables, out: Path, boxes: Boxes, progress: Callable[[int], None]) -> None:

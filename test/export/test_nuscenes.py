@@ -360,6 +360,17 @@ def test_a_drive_without_poses_or_transforms_is_refused(dataset, tmp_path):
         export(loose, "nuscenes", tmp_path / "loose")
 
 
+@pytest.mark.parametrize("number", [None, float("nan"), float("inf")])
+def test_intrinsics_that_are_no_numbers_are_refused(dataset, tmp_path, number):
+    odd = Dataset(dataset.container.path)
+    known = odd.metadata["sequences"]
+    infos = {name: {**facts["camera_info"], "k": [256.0, number, *[1.0] * 7]} for name, facts in known.items()}
+    odd.metadata |= {"sequences": {name: {**facts, "camera_info": infos[name]} for name, facts in known.items()}}
+    with pytest.raises(DatasetError, match=r"camera_info of camera: k .* are not the intrinsics of a camera"):
+        export(odd, "nuscenes", tmp_path / "odd")
+    assert not (tmp_path / "odd").exists()
+
+
 @pytest.mark.parametrize("options", [{"keyframe_rate": 0.0}, {"scene_seconds": -1.0}])
 def test_a_rate_or_length_of_nothing_is_refused(dataset, tmp_path, options):
     with pytest.raises(UsageError, match="must be above 0"):
