@@ -262,10 +262,20 @@ class Settings(Model):
         Returns:
             The entry; one without values for an absent sensor.
         """
-        own = self.own_rig.sensors.get(key, UNSET_SENSOR)
-        short = next((name for name, of in self._short_forms.items() if of == key), None)
-        topic = getattr(self, short) if short is not None else None
-        return own if not isinstance(topic, str) else own.model_copy(update={"topic": topic})
+        own, giver = self.own_rig.sensors.get(key, UNSET_SENSOR), self.giver(key)
+        return own if giver == "rig" else own.model_copy(update={"topic": getattr(self, giver)})
+
+    def giver(self, key: str) -> str:
+        """Return the setting that names the topic of a sensor.
+
+        Args:
+            key: Its key, such as `lidar.points`.
+
+        Returns:
+            The short form, such as `lidar_topic`, if it is set; else `rig`.
+        """
+        short = (name for name, of in self._short_forms.items() if of == key and isinstance(getattr(self, name), str))
+        return next(short, "rig")
 
     @property
     def given_topics(self) -> tuple[str, ...]:

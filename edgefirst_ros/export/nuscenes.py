@@ -356,10 +356,8 @@ class _SequenceWriter:
         for messages in self.channels.values():
             matrix = self._calibrated(messages.channel)["camera_intrinsic"]
             if not np.isfinite(matrix).all():
-                raise DatasetError(
-                    f"{self.drive.dataset.paths.frames}: camera_info of {messages.channel.sensor}: "
-                    f"k {matrix} are not the intrinsics of a camera"
-                )
+                what = f"camera_info of {messages.channel.sensor}: k {matrix} are not the intrinsics of a camera"
+                raise DatasetError(f"{self.drive.dataset.paths.frames}: {what}")
 
     # ---- writing -------------------------------------------------------------------------
     def write(self, tables: RecordTables, out: Path, boxes: Boxes, progress: Callable[[int], None]) -> None:
@@ -388,13 +386,11 @@ class _SequenceWriter:
     def _write_samples(self, tables: RecordTables) -> None:
         for piece, (name, numbers) in enumerate(zip(self.scene_keys, self._scenes, strict=True)):
             scene, tokens = self._token("scene", piece), [self._sample_tokens[n] for n in numbers]
-            tables.add(
-                "scene",
-                {
-                    "token": scene, "log_token": self._token("log"), "nbr_samples": len(numbers), "name": name,
-                    "first_sample_token": tokens[0], "last_sample_token": tokens[-1], "description": "",
-                },
-            )  # fmt: skip
+            record = {
+                "token": scene, "log_token": self._token("log"), "nbr_samples": len(numbers), "name": name,
+                "first_sample_token": tokens[0], "last_sample_token": tokens[-1], "description": "",
+            }  # fmt: skip
+            tables.add("scene", record)
             for number, before, token, after in zip(numbers, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
                 stamp = int(self.drive.stamps[self.keyframes[number]])
                 links = {"prev": before, "next": after, "scene_token": scene}

@@ -190,27 +190,29 @@ class _Finder:
         if name is None:
             return None
         where = key if part == "topic" else f"{key}.{part}"
+        giver = settings.giver(key) if part == "topic" else "rig"
         topic = _named(name, self.topics)
         if topic is None and is_glob(name):
             found = sorted(t for t in self.topics if fnmatchcase(t, name) or fnmatchcase(t.removeprefix("/"), name))
             if len(found) != 1 and not (self.live and not found):
                 what, known = ", ".join(found[:FEW]) or "no topic", nearest_first(name, self.topics)
-                raise UsageError(f"rig: {where}: {name!r} matches {what}; expected exactly one; there are {known}")
+                raise UsageError(f"{giver}: {where}: {name!r} matches {what}; expected exactly one; there are {known}")
             topic = found[0] if found else None
         if topic is None:
             if is_glob(name):  # of a capture: a recording's matches one, or is an error
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
             elif not self.live:
-                self.notes.append(f"{where}: the rig assigns it {name}, which {_absence(name, self.topics)}")
+                who = "the rig" if giver == "rig" else giver
+                self.notes.append(f"{where}: {who} assigns it {name}, which {_absence(name, self.topics)}")
             return None
         if self.topics[topic] not in types:
             fitting = sorted(t for t, schema in self.topics.items() if schema in types)
             known = nearest_first(name, fitting) if fitting else "no such topics"
             what = f"{topic} is {self.topics[topic]}, expected {' or '.join(types)}"
-            raise UsageError(f"rig: {where}: {what}; there are {known}")
+            raise UsageError(f"{giver}: {where}: {what}; there are {known}")
         owner = self.given.setdefault(topic, where)
         if owner not in ("", where):
-            raise UsageError(f"rig: {where}: {topic} is the topic of {owner}; expected one of its own")
+            raise UsageError(f"{giver}: {where}: {topic} is the topic of {owner}; expected one of its own")
         return topic
 
     def other_cameras(self, settings: Settings) -> tuple[dict[str, str | None], dict[str, str | None]]:

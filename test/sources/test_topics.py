@@ -335,6 +335,21 @@ def test_a_second_topic_of_each_usable_type_is_named_with_its_use(kind):
 
 
 @pytest.mark.parametrize(
+    ("setting", "topic", "says"),
+    [
+        ("radar_topic", "/gps", "radar_topic: radar.targets: /gps is sensor_msgs/msg/NavSatFix, expected sensor_msgs"),
+        ("lidar_topic", "/no*", "lidar_topic: lidar.points: '/no\\*' matches no topic"),
+    ],
+)
+def test_a_short_form_that_does_not_fit_is_named_itself(setting, topic, says):
+    there = {**CAMERA, "/gps": FIX, "/radar/targets": CLOUD}
+    with pytest.raises(UsageError, match=says):
+        chosen(there, **{setting: topic})
+    (note,) = (one for one in chosen(there, **{setting: "/none"}).notes if "/none" in one)
+    assert f": {setting} assigns it /none, which is not in the recording" in note
+
+
+@pytest.mark.parametrize(
     ("rig", "says"),
     [
         ({"camera": "/*/*"}, r"rig: camera: '/\*/\*' matches .*; expected exactly one"),
