@@ -398,7 +398,7 @@ def has_tables(paths: DatasetPaths, limits: Limits) -> bool:
 
 def _is_table(path: Path, limits: Limits) -> bool:
     try:
-        return is_plain_file(path) and bool(TableFile(path, limits).schema)
+        return is_plain_file(path) and all(True for _ in TableFile(path, limits).batches())
     except TooLargeError:
         raise
     except DatasetError:

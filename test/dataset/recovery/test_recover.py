@@ -332,11 +332,27 @@ def test_what_another_program_left_without_a_whole_member_stays(tmp_path):
 
 
 # ---- finished ----------------------------------------------------------------------------------
-def test_a_table_of_a_finished_dataset_that_cannot_be_read_is_made_anew(tmp_path):
+def with_bad_rows(table):
+    """The bytes of a table that opens, but whose rows Arrow itself refuses."""
+    for at in range(0, len(table), 8):
+        data = table[:at] + bytes(byte ^ 255 for byte in table[at : at + 8]) + table[at + 8 :]
+        try:
+            opened = pa.ipc.open_file(data)
+        except pa.ArrowInvalid:
+            continue
+        try:
+            opened.read_all().validate(full=True)
+        except pa.ArrowInvalid:
+            return data
+    raise AssertionError
+
+
+@pytest.mark.parametrize("damaged", [lambda table: table[:-40], with_bad_rows], ids=["cut", "rows"])
+def test_a_table_of_a_finished_dataset_that_cannot_be_read_is_made_anew(tmp_path, damaged):
     paths = leave(tmp_path, LARGER_SAMPLES[:4])
     recover(paths.container)
     whole, members = paths.frames.read_bytes(), paths.container.read_bytes()
-    paths.arrow.write_bytes(paths.arrow.read_bytes()[:-40])
+    paths.arrow.write_bytes(damaged(paths.arrow.read_bytes()))
     report = recover(paths.container)
     assert (report.exit_code, report.annotations_lost) == (3, 4)
     assert paths.arrow.with_name(f"{paths.arrow.name}.unreadable").is_file()
