@@ -397,6 +397,11 @@ class Key(NamedTuple):
     frame: int | None
 
 
+def order_of(key: Key) -> tuple[str, int]:
+    """Return what samples are sorted by: the sequence, then the frame; a picture without a frame number comes first."""
+    return key.name, -1 if key.frame is None else key.frame
+
+
 def member_of(name: str) -> tuple[Key, str] | None:
     """Return (key, kind) of a member name, or None; single pictures without a frame number are samples too."""
     member = parse_member(name)

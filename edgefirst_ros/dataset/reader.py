@@ -22,6 +22,7 @@ from edgefirst_ros.dataset.names import (
     instances_of,
     list_members,
     locate,
+    order_of,
 )
 from edgefirst_ros.dataset.objects.location import Location, is_remote
 from edgefirst_ros.dataset.objects.places import LIST, is_glob, one_place
@@ -485,7 +486,7 @@ class Dataset(Samples):
         return query.rows_by_key(self._annotation_file).keys() if self._annotation_file else ()
 
     def _ordered(self) -> list[Key]:
-        plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))
+        plain = sorted(self._members, key=order_of)
         if self._frames_file is None:
             return plain
         listed = dict.fromkeys(key for key in self.frame_rows if key in self._members)
@@ -501,8 +502,10 @@ def names_several(path: object) -> bool:
     text = os.fspath(path)
     if is_remote(text):
         place = Location.of(text)
-        if is_glob(text) or not place.name:
-            return is_glob(text) or place.root == str(place)
+        if is_glob(text):
+            return True
+        if not place.name:
+            return place.root == str(place)
         named = place.name.endswith(SUFFIXES)
         return not named and open_store(place).stat(f"{place.key}.zip") is None
     if not os.path.isdir(text):

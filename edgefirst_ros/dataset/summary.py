@@ -189,8 +189,7 @@ class DatasetSummary:
         found = []
         for one in self.rows:
             skew = {sensor: [f"{value:.1f}" for value in its.values()] for sensor, its in one.skew.items()}
-            there = {name: n for name, n in one.sensors.items() if n}
-            found += [(one.name, name, str(n), *skew.get(name, [""] * 3)) for name, n in there.items()]
+            found += [(one.name, name, str(n), *skew.get(name, [""] * 3)) for name, n in one.sensors.items() if n]
         if found:
             yield self._told_apart(("sensor", "samples", "skew, ms: p50", "p95", "max"), found)
         if lacking := [name for name, n in self.whole.sensors.items() if not n]:

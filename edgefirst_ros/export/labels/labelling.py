@@ -21,7 +21,7 @@ from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.annotate import table_of
 from edgefirst_ros.dataset.label_names import described, list_conflicts, pairs_of
-from edgefirst_ros.dataset.names import Key
+from edgefirst_ros.dataset.names import Key, order_of
 from edgefirst_ros.dataset.objects.places import refuse_buckets
 from edgefirst_ros.dataset.query import annotating
 from edgefirst_ros.dataset.reader import Dataset
@@ -179,16 +179,14 @@ def label(
     done.empty = len(empty)
     if skip_empty:
         named, empty = named - empty, set()
-    gone = (
-        [] if join else [row for key in sorted(named, key=_order) for row in before.of(key) if before.fits(row, form)]
-    )
+    gone = [] if join else [row for key in named for row in before.of(key) if before.fits(row, form)]
     kept = before.table.with_row_index(PLACE).filter(~pl.col(PLACE).is_in(gone)).select(before.own_columns)
     done.kept, done.replaced = kept.height, len(gone)
     rows, categories = _numbered(before, kept, rows, found, renumber=renumber)
     there = set(kept.select("name", "frame").iter_rows())
     if not found.federated:
         absent = sorted(of["id"] for name, of in categories.items() if name in found.categories)
-        rows += [{**key._asdict(), "neg_label_indices": absent} for key in sorted(empty - there, key=_order)]
+        rows += [{**key._asdict(), "neg_label_indices": absent} for key in sorted(empty - there, key=order_of)]
     _correct_absent(before, rows, replace=replace)
     table = _table(rows)
     done.annotations = annotating(table).height
@@ -371,10 +369,6 @@ def _overlaps(new: Sequence[list[float] | None], old: Sequence[list[float] | Non
             overlap = np.where(same, 1.0, np.where(union > 0, common / union, 0.0))
         best = np.fmax(best, overlap)
     return best
-
-
-def _order(key: Key) -> tuple[str, int]:
-    return key.name, key.frame or 0
 
 
 def _correct_absent(before: LabelRows, rows: list[Row], *, replace: bool) -> None:
