@@ -23,8 +23,8 @@ from edgefirst_ros.export.roverd.channels import (
     VideoWriter,
     has_channels,
     pictures,
-    read_cloud,
 )
+from edgefirst_ros.export.roverd.write import CloudTrace
 
 JPEG = b"\xff\xd8 a picture \xff\xd9"
 
@@ -114,8 +114,8 @@ def test_points_that_fill_no_lines_are_refused(tmp_path, lines):
         clouds[0]
 
 
-def test_points_without_places_have_no_channels():
-    assert read_cloud(b"no cloud") is None
+def test_points_without_places_have_no_channels(tmp_path):
+    assert CloudTrace(tmp_path, 1).ready(b"no cloud") is None
     assert has_channels(np.dtype([(axis, "<f4") for axis in "xyz"]))
     assert not has_channels(np.dtype([(axis, "<f8") for axis in "xyz"]))
     assert not has_channels(np.dtype([("x", "<f4"), ("y", "<f4")]))

@@ -12,7 +12,6 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +27,7 @@ from edgefirst_ros.dataset.storage.zip_read import Container
 from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError
 from edgefirst_ros.export.importing import read_json
-from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header
+from edgefirst_ros.sensors.cloud import FIELD_NAME, pcd_header
 from edgefirst_ros.sensors.cube import Cube, encode_cube
 
 STAMPS = "ts"
@@ -55,7 +54,7 @@ XYZ, LENGTH, HEIGHT = "xyz", "length", "height"
 OWN = frozenset({XYZ, LENGTH, HEIGHT, STAMPS, META, EXTRINSICS})
 HEAD = 4096
 """Bytes in which a header of a PCD file usually ends."""
-_NUMBER = {key: re.compile(rb"^%s (\d{1,9})$" % key, re.MULTILINE) for key in (b"WIDTH", b"HEIGHT", b"POINTS")}
+_POINTS = re.compile(rb"^POINTS (\d{1,9})$", re.MULTILINE)
 TEXTS = {
     STAMPS: "Timestamp, in seconds since the epoch.",
     XYZ: "Points in the sensor's frame, in metres; zero from `length` on.",
@@ -265,31 +264,6 @@ def _shape(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-@dataclass(frozen=True)
-class Cloud:
-    """A cloud: structured points (N,) and the lines they are organised in."""
-
-    points: NDArray[Any]
-    height: int
-
-
-def read_cloud(pcd: bytes) -> Cloud | None:
-    """Return the cloud of a PCD file; None for a file that is not one."""
-    try:
-        points = decode_cloud(pcd)
-    except DatasetError:
-        return None
-    found = _NUMBER[b"HEIGHT"].search(pcd, 0, HEAD)
-    height = int(found[1]) if found else 1
-    return Cloud(points, height if height > 0 and len(points) % height == 0 else 1)
-
-
-def write_cloud(cloud: Cloud) -> bytes:
-    """Return the PCD file of a cloud."""
-    header = pcd_header(cloud.points.dtype, len(cloud.points) // cloud.height, cloud.height)
-    return header + cloud.points.tobytes()
-
-
 def has_channels(record: np.dtype[Any]) -> bool:
     """True if points of this kind fit into channels: x, y and z as float32, names that can be those of files."""
     names = record.names or ()
@@ -308,7 +282,7 @@ def most_points(container: Container, names: Iterable[str]) -> int:
     for name in names:
         size = container.size(name)
         head = container.head(name, min(size, HEAD))
-        found = _NUMBER[b"POINTS"].search(head)
+        found = _POINTS.search(head)
         if found and int(found[1]) <= size:
             most = max(most, int(found[1]))
     return most
@@ -322,14 +296,14 @@ def open_cloud_channels(folder: Path, record: np.dtype[Any], most: int) -> dict[
     return {name: RawWriter(folder / name, *form) for name, form in forms.items()}
 
 
-def channels_of(cloud: Cloud) -> dict[str, Any]:
-    """Return the values of each channel of a cloud."""
-    points = cloud.points
+def channels_of(cloud: NDArray[Any]) -> dict[str, Any]:
+    """Return the values of each channel of a cloud (height, width), structured."""
+    points = cloud.reshape(-1)
     xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
     for number, axis in enumerate(PLACE):
         xyz[:, number] = points[axis].view("<u4")
     others = {name: np.ascontiguousarray(points[name]) for name in points.dtype.names or () if name not in PLACE}
-    return {XYZ: xyz.view("<f4"), LENGTH: len(points), HEIGHT: cloud.height, **others}
+    return {XYZ: xyz.view("<f4"), LENGTH: len(points), HEIGHT: len(cloud) or 1, **others}
 
 
 def _fields(reader: ChannelReader) -> list[str]:
@@ -338,7 +312,7 @@ def _fields(reader: ChannelReader) -> list[str]:
 
 
 class CloudReader:
-    """Clouds from channels: x, y, z, then the other fields as described."""
+    """PCD files of clouds from channels: x, y, z, then the other fields as described."""
 
     def __init__(self, reader: ChannelReader) -> None:
         self._xyz, self._length = reader.raw(XYZ), reader.raw(LENGTH)
@@ -355,7 +329,7 @@ class CloudReader:
             raise DatasetError(f"{reader.folder}: clouds of up to {most} points are more than {LARGEST} bytes each")
         self._folder = reader.folder
 
-    def __getitem__(self, number: int) -> Cloud:
+    def __getitem__(self, number: int) -> bytes:
         try:
             length = int(self._length[number])
             height = 1 if self._height is None else int(self._height[number])
@@ -368,7 +342,7 @@ class CloudReader:
                 points[name] = values[number, :length]
         except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise DatasetError(f"{self._folder}: entry {number} cannot be read: {error}") from error
-        return Cloud(points, height)
+        return pcd_header(points.dtype, length // height, height) + points.tobytes()
 
 
 # ---- cubes ---------------------------------------------------------------------------------------

@@ -45,7 +45,6 @@ from edgefirst_ros.export.roverd.channels import (
     ChannelReader,
     CloudReader,
     pictures,
-    write_cloud,
     write_cube,
 )
 from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
@@ -163,7 +162,7 @@ class _ForeignTrace:
                 reader = self._readers[sensor]
                 cubes = first == "radar_cube" and (reader.folder / RADAR).is_file()
                 if first != "radar_cube" and {XYZ, LENGTH, STAMPS} <= reader.channels.keys():
-                    yield _companion(sensor, reader, (XYZ, LENGTH), partial(_pcd, CloudReader(reader)), own)
+                    yield _companion(sensor, reader, (XYZ, LENGTH), CloudReader(reader).__getitem__, own)
                 elif cubes and {CUBE, STAMPS} <= reader.channels.keys():
                     make_cube = partial(_make_cube, reader, reader.stamps(), self._budget)
                     yield _companion(f"{sensor}/{CUBE}", reader, (CUBE,), make_cube, own)
@@ -340,10 +339,6 @@ class _Pictures:
         """Return a picture; empty without it, or if it is not a whole JPEG."""
         found = next((jpeg for place, jpeg in self._numbered if place == number), b"")
         return found if found and _is_whole(found) else b""
-
-
-def _pcd(clouds: CloudReader, number: int) -> bytes:
-    return write_cloud(clouds[number])
 
 
 def _frame(

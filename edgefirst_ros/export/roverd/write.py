@@ -38,12 +38,12 @@ from edgefirst_ros.export.roverd.channels import (
     has_channels,
     most_points,
     open_cloud_channels,
-    read_cloud,
     stored,
     turn_cube,
     write_json,
     write_stamps,
 )
+from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.png import COLOUR, GRAY, decode_gray
@@ -191,10 +191,11 @@ class CloudTrace(SensorTrace):
         self._most = most
 
     def ready(self, data: bytes) -> Entry | None:
-        cloud = read_cloud(data)
-        if cloud is None or not has_channels(cloud.points.dtype) or len(cloud.points) > self._most:
+        try:
+            cloud = decode_grid(data, writable=False)
+        except DatasetError:
             return None
-        return cloud.points.dtype, channels_of(cloud)
+        return (cloud.dtype, channels_of(cloud)) if has_channels(cloud.dtype) and cloud.size <= self._most else None
 
     def _open(self) -> Mapping[str, Any]:
         return open_cloud_channels(self.folder, self.form, self._most)
