@@ -81,9 +81,9 @@ SYSTEMS = {
     for system in (
         System("coco", _lazily("labels.coco", "export"), None, _COCO, calibrated=False),
         System("yolo", _lazily("labels.yolo", "export"), None, _YOLO, calibrated=False),
-        System("ncore", _lazily("ncore", "export"), _lazily("ncore", "restore"), _NCORE),
-        System("l5kit", _lazily("l5kit", "export"), _lazily("l5kit", "restore"), _L5KIT),
-        System("roverd", _lazily("roverd", "export"), _lazily("roverd", "restore"), {}),
+        System("ncore", _lazily("ncore.write", "export"), _lazily("ncore.read_foreign", "restore"), _NCORE),
+        System("l5kit", _lazily("l5kit.write", "export"), _lazily("l5kit.read_foreign", "restore"), _L5KIT),
+        System("roverd", _lazily("roverd.write", "export"), _lazily("roverd.read_foreign", "restore"), {}),
         System("nuscenes", _lazily("nuscenes", "export"), None, _NUSCENES, joins=True),
     )
 }

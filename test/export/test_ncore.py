@@ -14,7 +14,9 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.export.drive import Drive, drives
-from edgefirst_ros.export.ncore import components, export, library, read_foreign, restore, write
+from edgefirst_ros.export.ncore import components, library, read_foreign, write
+from edgefirst_ros.export.ncore.read_foreign import restore
+from edgefirst_ros.export.ncore.write import export
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic import TOPICS, Recipe

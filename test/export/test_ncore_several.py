@@ -10,7 +10,8 @@ from test_rigs import renamed
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.export import restore
-from edgefirst_ros.export.ncore import export, library
+from edgefirst_ros.export.ncore import library
+from edgefirst_ros.export.ncore.write import export
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.synthetic.scene import LIDAR
 

@@ -21,10 +21,9 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.output import LossReport
-from edgefirst_ros.export.roverd import export, restore
 from edgefirst_ros.export.roverd.channels import stored
-from edgefirst_ros.export.roverd.read_foreign import from_euler
-from edgefirst_ros.export.roverd.write import euler
+from edgefirst_ros.export.roverd.read_foreign import from_euler, restore
+from edgefirst_ros.export.roverd.write import euler, export
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS
 from edgefirst_ros.synthetic.scene import LIDAR

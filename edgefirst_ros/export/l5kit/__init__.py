@@ -3,8 +3,3 @@
 
 Source: L5Kit 1.5.0, l5kit/data/zarr_dataset.py and labels.py; its documents, "Dataset Formats in L5Kit".
 """
-
-from edgefirst_ros.export.l5kit.read_foreign import restore
-from edgefirst_ros.export.l5kit.write import export
-
-__all__ = ["export", "restore"]

@@ -3,8 +3,3 @@
 
 Source: NCore documentation, "Data Formats" (V4); nvidia-ncore 19.8.
 """
-
-from edgefirst_ros.export.ncore.read_foreign import restore
-from edgefirst_ros.export.ncore.write import export
-
-__all__ = ["export", "restore"]

@@ -3,10 +3,3 @@
 
 Source: roverd, "data interface".
 """
-
-from __future__ import annotations
-
-from edgefirst_ros.export.roverd.read_foreign import restore
-from edgefirst_ros.export.roverd.write import export
-
-__all__ = ["export", "restore"]
