@@ -463,6 +463,10 @@ class FrameSet:
         page, place = divmod(frame, _PAGE)
         self._pages[sequence, page] = self._pages.get((sequence, page), 0) | 1 << place
 
+    def update(self, frames: Iterable[tuple[str, int]]) -> None:
+        for frame in frames:
+            self.add(*frame)
+
     def remove(self, sequence: str, frame: int) -> None:
         page, place = divmod(frame, _PAGE)
         self._pages[sequence, page] &= ~(1 << place)

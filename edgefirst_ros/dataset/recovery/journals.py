@@ -18,7 +18,7 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.schema import frames_metadata
-from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, reporting
+from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, open_synced, reporting
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, count_stream
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of
 from edgefirst_ros.dataset.tables.values import cast_rows
@@ -101,8 +101,7 @@ class Journals(LoggedRows):
                 keys = set(keys_of(batch))
                 if any(key in before for key in keys):
                     raise DatasetError("the rows of a sample are in two places")
-                for key in keys:
-                    before.add(*key)
+                before.update(keys)
                 yield batch, checkpoint
         except StorageError:
             raise
@@ -261,14 +260,8 @@ class FinishedTables:
 def write_annotations(table: TableFile, out: Path, stays: Callable[[tuple[str, int]], bool]) -> None:
     """Write a finished table of annotations with the rows of samples that stay. Raises DatasetError."""
     target = table.schema.with_metadata(dict(table.metadata) or None)
-    with reporting(out, "write"), open(create_anew(out), "wb", buffering=1 << 20) as file:
-        try:
-            with pa.ipc.new_file(file, target) as writer:
-                for batch in table.batches():
-                    there = [None in key or stays(key) for key in keys_of(batch)]
-                    kept = batch.filter(pa.array(there, pa.bool_()))
-                    writer.write_batch(pa.record_batch(kept.columns, schema=target))
-        except pa.ArrowException as error:
-            raise DatasetError(f"{table.path}: cannot be rewritten: {error}") from error
-        file.flush()
-        os.fsync(file.fileno())
+    with open_synced(create_anew(out), out) as file, pa.ipc.new_file(file, target) as writer:
+        for batch in table.batches():
+            there = [None in key or stays(key) for key in keys_of(batch)]
+            kept = batch.filter(pa.array(there, pa.bool_()))
+            writer.write_batch(pa.record_batch(kept.columns, schema=target))

@@ -182,7 +182,7 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
     Seen messages of a written topic that are not counted elsewhere were interrupted. `topics` is {sequence: {part:
     topic}}. Rows do not distinguish messages of `WITHOUT_STAMPS`: those of the last commit count.
     """
-    if not _is_counted(counts) or not _is_by_part(topics):
+    if not isinstance(counts, dict) or any(schema.faults({"counts": counts})) or not _is_by_part(topics):
         return None
     told = {topic for parts in topics.values() for topic in parts.values()}
     kept = {parts[part] for parts in topics.values() for part in WITHOUT_STAMPS if part in parts}
@@ -209,17 +209,9 @@ def _is_by_part(topics: Any) -> TypeGuard[dict[str, dict[str, str]]]:
     )
 
 
-def _is_counted(counts: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(counts, dict) and all(
-        isinstance(count, dict)
-        and isinstance(count.get("dropped"), dict)
-        and all(isinstance(n, int) for n in (count.get("seen"), count.get("written"), *count["dropped"].values()))
-        for count in counts.values()
-    )
-
-
 LISTED = 100
 """Ranges without a whole member that are reported one by one."""
+_LOSSES = ("rows_rebuilt", "annotations_lost", "rows_dropped", "members_missing")
 
 
 @dataclass(slots=True)
@@ -258,17 +250,14 @@ class Recovery:
         if self.complete:
             return "all of it was complete"
         said = f"{counted(self.samples, 'sample')}, {counted(self.members, 'member')}"
-        if self.lost_stretches:
-            said += (
-                f"; no whole member in {counted(self.lost_bytes, 'byte')} in {counted(self.lost_stretches, 'place')}"
-            )
-        if self.rows_rebuilt:
-            said += f"; {counted(self.rows_rebuilt, 'row')} rebuilt"
-        if self.annotations_lost:
-            said += f"; annotations of {counted(self.annotations_lost, 'sample')} may be lost"
-        if self.rows_dropped:
-            said += f"; lost, but named by the {self.told_by}: {counted(self.rows_dropped, 'sample')}"
-        return "; ".join([said, *self.notes])
+        size, places = counted(self.lost_bytes, "byte"), counted(self.lost_stretches, "place")
+        losses = {
+            f"no whole member in {size} in {places}": self.lost_stretches,
+            f"{counted(self.rows_rebuilt, 'row')} rebuilt": self.rows_rebuilt,
+            f"annotations of {counted(self.annotations_lost, 'sample')} may be lost": self.annotations_lost,
+            f"lost, but named by the {self.told_by}: {counted(self.rows_dropped, 'sample')}": self.rows_dropped,
+        }
+        return "; ".join([said, *(loss for loss, number in losses.items() if number), *self.notes])
 
     def note(self, lost: Lost) -> None:
         """Count a range without a whole member; the first ones are listed."""
@@ -279,15 +268,9 @@ class Recovery:
 
     def describe(self, not_understood: Mapping[Path, str]) -> dict[str, Any]:
         """Return the metadata `recovered`; `not_understood`: the fault with the journals that stay."""
-        told: dict[str, Any] = {
-            "members": self.members,
-            "lost_bytes": self.lost_bytes,
-            "lost": [{"offset": lost.start, "name": lost.name, "why": lost.why} for lost in self.lost],
-            "rows_rebuilt": self.rows_rebuilt,
-            "annotations_lost": self.annotations_lost,
-            "rows_dropped": self.rows_dropped,
-            "members_missing": self.members_missing,
-        }
+        lost = [{"offset": lost.start, "name": lost.name, "why": lost.why} for lost in self.lost]
+        told: dict[str, Any] = {"members": self.members, "lost_bytes": self.lost_bytes, "lost": lost}
+        told |= {name: getattr(self, name) for name in _LOSSES}
         if self.kept:
             told["journals"] = [
                 {"file": path.name, "why": not_understood[path], "kept": kept.name} for path, kept in self.kept.items()
@@ -296,8 +279,7 @@ class Recovery:
 
     @property
     def exit_code(self) -> int:
-        lost = self.lost_stretches, self.rows_rebuilt, self.annotations_lost, self.rows_dropped, self.members_missing
-        return 3 if any(lost) or self.kept else 0
+        return 3 if self.lost_stretches or self.kept or any(getattr(self, name) for name in _LOSSES) else 0
 
     def plain(self) -> dict[str, Any]:
         first = ("dry_run", "complete", "samples", "members", "lost_bytes")
@@ -489,7 +471,7 @@ def recover_all(out: Path, say: Callable[[str], None]) -> None:
 
 class _Recoverer:
     def __init__(self, dataset: UnfinishedDataset, report: Recovery, limits: Limits) -> None:
-        self._dataset, self._limits = dataset, limits
+        self._members, self._limits = dataset.members, limits
         self._journals = dataset.journals
         self._paths = dataset.paths
         self._report = report
@@ -509,7 +491,7 @@ class _Recoverer:
         replaces = os.path.lexists(paths.container) and paths.unfinished
         if replaces and not report.dry_run:
             refuse_existing(paths, overwrite=overwrite)
-        if has_tables(paths, self._limits) and self._dataset.is_complete(self._limits):
+        if has_tables(paths, self._limits) and self._members.is_complete(self._limits):
             report.complete = True
             if not report.dry_run:
                 place(paths)
@@ -535,11 +517,10 @@ class _Recoverer:
     def _collect(self, rebuilt: Rebuilt, *, verify: bool) -> None:
         journals, report = self._journals, self._report
         for batch in self._frame_rows():
-            for key in keys_of(batch):
-                rebuilt.in_frames.add(*key)
+            rebuilt.in_frames.update(keys_of(batch))
         for batch in journals.annotations.batches():
             rebuilt.know_annotations(batch)
-        for found in self._dataset.members(verify=verify):
+        for found in self._members.whole(verify=verify):
             if isinstance(found, Found):
                 report.members += 1
                 member = parse_member(found.name)
@@ -598,7 +579,7 @@ class _Recoverer:
         """Return the frames rows of existing samples, lost companions set to null, and the number of lost members."""
         kept, lost = [], 0
         for row in batch.to_pylist():
-            kinds = self._dataset.kinds(row["name"], row["frame"])
+            kinds = self._members.writer.seen.kinds(row["name"], row["frame"])
             if not kinds and missing(row, kinds):
                 continue
             lost += missing(row, kinds)
@@ -619,7 +600,7 @@ class _Recoverer:
         yield from rebuilt.batches()
 
     def _is_there(self, sample: tuple[str, int]) -> bool:
-        return sample in self._kept or bool(self._dataset.kinds(*sample))
+        return sample in self._kept or bool(self._members.writer.seen.kinds(*sample))
 
     # ---- the end -------------------------------------------------------------------------
     def _complete(self, rebuilt: Rebuilt) -> None:
@@ -643,7 +624,8 @@ class _Recoverer:
         for path in self._journals.not_understood:
             with reporting(path, "rename"):
                 os.rename(path, self._report.kept[path])
-        self._dataset.complete(self._damaged)
+        self._members.remove(self._damaged)
+        self._members.writer.close()
         place(paths)
 
     @property

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Member, keys_of,
 from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter, files, present
 from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_path, reporting
-from edgefirst_ros.dataset.storage.zip_read import Archive
+from edgefirst_ros.dataset.storage.zip_read import Archive, Entry
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, missing, unix_time
 from edgefirst_ros.dataset.tables.rowlog import Checkpoint
 from edgefirst_ros.errors import DatasetError, MessageError, TooLargeError
@@ -66,31 +67,35 @@ def reopen(paths: DatasetPaths, members: Path) -> tuple[ArchiveMembers | FolderM
 class ArchiveMembers:
     """Members in a ZIP without its end. Its `writer` appends to those that `whole` or `rewind` passed to it."""
 
+    journals: Journals
+
     def __init__(self, writer: ArchiveWriter) -> None:
         self.writer = writer
 
-    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+    def is_complete(self, limits: Limits) -> bool:
+        """Return True if the ZIP has its end, and every member in it is whole. Raises TooLargeError."""
         try:
             archive = Archive(self.writer.path, limits)
         except TooLargeError:
             raise
         except DatasetError:
             return False
-        count = 0
-        for found in self.writer.scan(self._trusted(journals)):
-            if isinstance(found, Lost) or count == len(archive.entries):
+        for found, listed in itertools.zip_longest(self.writer.scan(self._trusted), archive.entries):
+            if not isinstance(found, Entry) or listed is None:
                 return False
-            listed = archive.entries[count]
             if (found.text, found.start, found.packed, found.size, found.crc) != (
                 listed.filename, listed.header_offset, listed.compress_size, listed.file_size, listed.CRC,
             ):  # fmt: skip
                 return False
-            count += 1
-        return count == len(archive.entries)
+        return True
 
-    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        archive, own = self.writer, journals.written_here
-        for found in archive.scan(0 if verify else self._trusted(journals)):
+    def whole(self, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield the whole members in their order, which the writer keeps, and the damage between them; once.
+
+        Members up to the last synced commit are not compared with their checksums, unless `verify`.
+        """
+        archive, own = self.writer, self.journals.written_here
+        for found in archive.scan(0 if verify else self._trusted):
             if isinstance(found, Lost):
                 yield found
             elif own and parse_member(found.text) is None:  # a header has no checksum
@@ -100,16 +105,17 @@ class ArchiveMembers:
             else:
                 yield Lost(found.start, found.end, found.text, "exists twice")
 
-    def _trusted(self, journals: Journals) -> int:
-        """Return how many bytes were synced; 0 if the file is shorter: the disk lost data that it had acknowledged."""
-        synced = journals.synced.bytes
+    @property
+    def _trusted(self) -> int:
+        """Number of bytes that were synced; 0 if the file is shorter: the disk lost data that it had acknowledged."""
+        synced = self.journals.synced.bytes
         return synced if self.writer.file_bytes() >= synced else 0
 
-    def rewind(self, journals: Journals) -> Checkpoint:
+    def rewind(self) -> Checkpoint:
         """Return to the last complete commit; the writer keeps only the members up to it."""
-        archive, points, ends = self.writer, journals.points, {0: 0}
-        wanted, rows = {p.samples for p in points}, journals.frames.rows(points[-1].samples)
-        for number, end in enumerate(archive.sample_ends(self._trusted(journals), rows), 1):
+        archive, points, ends = self.writer, self.journals.points, {0: 0}
+        wanted, rows = {p.samples for p in points}, self.journals.frames.rows(points[-1].samples)
+        for number, end in enumerate(archive.sample_ends(self._trusted, rows), 1):
             ends.update({number: end} if number in wanted else {})
         point = next(p for p in reversed(points) if ends.get(p.samples) == p.bytes)
         for found in archive.scan(point.bytes):
@@ -126,19 +132,21 @@ class ArchiveMembers:
 class FolderMembers:
     """Members in a folder, a file each, whose sizes and checksums are in the row log."""
 
+    journals: Journals
+
     def __init__(self, writer: DirectoryWriter) -> None:
         self.writer = writer
 
-    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+    def is_complete(self, limits: Limits) -> bool:
         """Return True if every file is a whole member; that the folder ends is stated by the tables in it."""
         del limits
-        known = _synced_samples(journals)
-        return not any(_fault_of(*one, known, journals) for one in files(self.writer.path))
+        known = _synced_samples(self.journals)
+        return not any(_fault_of(*one, known, self.journals) for one in files(self.writer.path))
 
-    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        known = FrameSet() if verify else _synced_samples(journals)
+    def whole(self, *, verify: bool) -> Iterator[Found | Lost]:
+        known = FrameSet() if verify else _synced_samples(self.journals)
         for name, file in files(self.writer.path):
-            why = _fault_of(name, file, known, journals)
+            why = _fault_of(name, file, known, self.journals)
             with reporting(file, "read"):
                 status = file.lstat()
             if why:
@@ -149,8 +157,9 @@ class FolderMembers:
                 self.writer.seen.note(member)
             yield Found(name, status.st_mtime_ns, partial(_head, file))
 
-    def rewind(self, journals: Journals) -> Checkpoint:
-        known, whole = _synced_samples(journals), 0
+    def rewind(self) -> Checkpoint:
+        journals, whole = self.journals, 0
+        known = _synced_samples(journals)
         for row in journals.frames.rows(journals.points[-1].samples):
             found = self._present(row)
             if missing(row, {member.kind for member, _, _ in found}):
@@ -181,8 +190,7 @@ class FolderMembers:
 def _synced_samples(journals: Journals) -> FrameSet:
     known = FrameSet()
     for batch in journals.frames.batches(journals.synced.samples):
-        for key in keys_of(batch):
-            known.add(*key)
+        known.update(keys_of(batch))
     return known
 
 
@@ -234,7 +242,7 @@ def _fault_in(data: bytes, kind: str) -> str:
 
 
 class UnfinishedDataset:
-    """Opens and locks an unfinished dataset, and reads its `journals`.
+    """Opens and locks an unfinished dataset, its `members`, and reads its `journals`.
 
     Owns: container and lock, until `hand_over` or `close`; used by one thread. Raises DatasetError where a living
     writer has it, or it cannot be read.
@@ -244,33 +252,13 @@ class UnfinishedDataset:
         """`archive`: where the ZIP is, if not under its partial name."""
         self.paths = paths
         self._owns = True
-        self._members, self._lock = reopen(paths, archive or paths.members_partial)
+        self.members, self._lock = reopen(paths, archive or paths.members_partial)
         try:
             self._refuse_planted()
-            self.journals = Journals(paths)
+            self.journals = self.members.journals = Journals(paths)
         except DatasetError:
             self.close()
             raise
-
-    def is_complete(self, limits: Limits) -> bool:
-        """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
-        return self._members.is_complete(self.journals, limits)
-
-    def members(self, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members in their order, which `complete` will keep, and the damage between them.
-
-        Members up to the last synced commit are not compared with their checksums, unless `verify`. To be called once.
-        """
-        return self._members.whole(self.journals, verify=verify)
-
-    def kinds(self, sequence: str, frame: int) -> frozenset[str]:
-        """Return the kinds of members that a sample has, of those that `members` gave so far."""
-        return self._members.writer.seen.kinds(sequence, frame)
-
-    def complete(self, lost: list[str]) -> None:
-        """Complete the container with what `members` gave, and remove `lost` from a folder. Raises StorageError."""
-        self._members.remove(lost)
-        self._members.writer.close()
 
     def hand_over(self) -> tuple[MemberWriter, int, Checkpoint]:
         """Return to the last complete commit; returns container, lock and that commit, for a writer that owns them.
@@ -288,25 +276,24 @@ class UnfinishedDataset:
                     f"{self.paths.members_partial}: was begun by version 0.1 of the software; complete the dataset "
                     "with edgefirst-ros recover, or use --overwrite to start over"
                 )
-            point = self._members.rewind(self.journals)
+            point = self.members.rewind()
         except DatasetError:
             self.close()
             raise
         self._owns = False
-        return self._members.writer, self._lock, point
+        return self.members.writer, self._lock, point
 
     def close(self) -> None:
         """Release the files and locks that it still owns; you may close twice."""
         if self._owns:
             self._owns = False
-            self._members.writer.abandon()
+            self.members.writer.abandon()
             give_back(self._lock)
 
     def _refuse_planted(self) -> None:
         """Raise DatasetError for files that others put beside a ZIP; a folder was made by its writer."""
         paths = self.paths
         if paths.layout == "zip":
-            journals = paths.arrow_journal, paths.frames_journal, paths.row_log
-            for path in (*journals, paths.arrow_partial, paths.frames_partial):
+            for path in (*paths.journals, paths.arrow_partial, paths.frames_partial):
                 with reporting(path, "look it up"), suppress(FileNotFoundError):
                     refuse_planted(path, os.lstat(path))

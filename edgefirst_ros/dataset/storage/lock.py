@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -129,6 +129,23 @@ def refuse_planted(path: Path, status: os.stat_result) -> None:
             f"{path}: has {status.st_nlink} names (hard links), and writing would change all of them; "
             "replace it by a copy"
         )
+
+
+@contextmanager
+def open_synced(fd: int, path: Path, action: str = "write") -> Iterator[BinaryIO]:
+    """Yield the open file `fd`, called `path` in messages, to write to; at the end it is synced to disk and closed.
+
+    Raises StorageError where the disk refuses, DatasetError where Arrow does.
+    """
+    import pyarrow as pa
+
+    with reporting(path, action), open(fd, "wb", buffering=1 << 20) as file:
+        try:
+            yield file
+        except pa.ArrowException as error:
+            raise DatasetError(f"{path}: cannot be rewritten: {error}") from error
+        file.flush()
+        os.fsync(fd)
 
 
 @contextmanager
@@ -301,18 +318,9 @@ class Replacement:
         self._partial.unlink(missing_ok=True)
         give_back(self._fd)
 
-    @contextmanager
-    def writing(self) -> Iterator[BinaryIO]:
-        """Yield the file to write to; at the end it is synced to disk. Raises DatasetError if Arrow refuses."""
-        import pyarrow as pa
-
-        with reporting(self._path, self._action), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
-            try:
-                yield file
-            except pa.ArrowException as error:
-                raise DatasetError(f"{self._path}: cannot be rewritten: {error}") from error
-            file.flush()
-            os.fsync(self._fd)
+    def writing(self) -> AbstractContextManager[BinaryIO]:
+        """Return the file to write to, as `open_synced` does."""
+        return open_synced(os.dup(self._fd), self._path, self._action)
 
     def put_in_place(self, *, overwrite: bool = True) -> None:
         """Rename the file to its final name. Raises DatasetError if another file has it and not `overwrite`."""
@@ -343,13 +351,10 @@ def keep_copy(path: Path, kept: Path) -> None:
         except FileExistsError as error:
             raise DatasetError(f"{kept} exists; remove it or move it away") from error
         except OSError:  # no second names on this file system
-            partial = kept.with_name(f"{kept.name}.partial")
-            partial.unlink(missing_ok=True)
-            with path.open("rb") as source, partial.open("xb") as copy:
-                shutil.copyfileobj(source, copy, 1 << 20)
-                copy.flush()
-                os.fsync(copy.fileno())
-            os.replace(partial, kept)
+            with Replacement(kept, suffix=".partial", action="write") as replacement:
+                with path.open("rb") as source, replacement.writing() as copy:
+                    shutil.copyfileobj(source, copy, 1 << 20)
+                replacement.put_in_place()
         sync_folder(kept.parent)
 
 

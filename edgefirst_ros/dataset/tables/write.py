@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.storage.lock import create_anew, reporting
+from edgefirst_ros.dataset.storage.lock import create_anew, open_synced
 from edgefirst_ros.dataset.tables.values import (
     Numbers,
     bounds,
@@ -358,7 +357,8 @@ def seal_annotations(
             **stated,
         }
         metadata = schema.stated(version, given, columns)
-    return _seal(journal, out, columns, found.categories, metadata, version)
+    with open_synced(create_anew(out), out) as file:
+        return write_rows(journal, file, ".arrow", columns, found.categories, metadata, version)
 
 
 def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadata: Mapping[str, object]) -> int:
@@ -369,7 +369,9 @@ def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadat
     """
     filled = count_columns(journal, {}).filled
     columns = {name: column for name, column in columns.items() if name not in schema.POSE_COLUMNS or filled.get(name)}
-    return _seal(journal, out, columns, {}, {key: json_text(value) for key, value in metadata.items()}, "")
+    texts = {key: json_text(value) for key, value in metadata.items()}
+    with open_synced(create_anew(out), out) as file:
+        return write_rows(journal, file, ".arrow", columns, {}, texts, "")
 
 
 def json_text(value: object) -> str:
@@ -389,18 +391,3 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
-
-
-def _seal(
-    journal: Batches,
-    out: Path,
-    columns: dict[str, Column],
-    categories: Mapping[str, Categories],
-    metadata: Mapping[str, str],
-    version: str,
-) -> int:
-    with reporting(out, "write"), open(create_anew(out), "wb", buffering=1 << 20) as file:
-        rows = write_rows(journal, file, ".arrow", columns, categories, metadata, version)
-        file.flush()
-        os.fsync(file.fileno())
-    return rows
