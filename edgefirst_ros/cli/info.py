@@ -313,8 +313,9 @@ def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
         size = f"{camera['width']} x {camera['height']}" if camera["width"] else "no picture that can be decoded"
         yield f"camera {camera['topic']}: {camera['codec'] or 'unknown codec'}, {size}"
     left = {of["topic"] for of in facts.get("unused_topics", facts["cameras"])}
-    if len(facts["cameras"]) > 1 and left & {camera["topic"] for camera in facts["cameras"]}:
-        options = " ".join(f"--reference-topic {shlex.quote(camera['topic'])}" for camera in facts["cameras"])
+    shown = [camera["topic"] for camera in facts["cameras"] if camera["width"]]
+    if len(shown) > 1 and left & set(shown):
+        options = " ".join(f"--reference-topic {shlex.quote(topic)}" for topic in shown)
         yield (
             f"several cameras: convert with {options} for a sequence of each, with one of them, or with a rig for "
             "samples with all of them (edgefirst-ros rig drafts one)"

@@ -31,6 +31,9 @@ NOT_OF_SENSORS = ("std_msgs/", "diagnostic_msgs/", "lifecycle_msgs/", "rcl_inter
 INFO = "camera/info"
 CAMERA = streams.CAMERA.key
 SET_REFERENCE = "set reference_topic (--reference-topic)"
+SET_ONE = f"{SET_REFERENCE} to one of them, or use a rig for all (edgefirst-ros rig drafts one of a recording)"
+DEPTH = "/compressedDepth"
+"""End of the names of topics in which image_transport publishes depth: messages of the type of pictures."""
 RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed", "model/info")
 """Topics of the model that processes the pictures of a camera."""
 _PLAIN = re.compile(r"[/\w.~-]+")  # names that YAML reads as text without quotes
@@ -382,12 +385,11 @@ class _Finder:
             if len(found) == 1:
                 return found[0]
             if found:
-                raise UsageError(f"several cameras: {', '.join(found)}; {SET_REFERENCE} to one of them")
+                raise UsageError(f"several cameras: {', '.join(found)}; {SET_ONE}")
         for schema in CAMERA_TYPES:
-            found = self.unknown(schema)
+            found = [topic for topic in self.unknown(schema) if not topic.endswith(DEPTH)]
             if len(found) > 1:
-                every = ", ".join(found)
-                raise UsageError(f"several topics could be the camera: {every}; {SET_REFERENCE} to one of them")
+                raise UsageError(f"several topics could be the camera: {', '.join(found)}; {SET_ONE}")
             if found:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
@@ -540,7 +542,8 @@ def unused_topics(
 ) -> list[dict[str, Any]]:
     """Return the topics of usable types without a role, as `Roles.unused` has them, but those the rig ignores."""
     used = {*roles.streamed, *roles.statics}
-    left = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not settings.is_left_alone(t)}
+    usable = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not t.endswith(DEPTH)}
+    left = {t: s for t, s in usable.items() if not settings.is_left_alone(t)}
     own = {key: of for key, of in settings.own_rig.sensors.items() if of.topic is not None or of.tf is not None}
     sensors = {sensor.topic.name: sensor for sensor in streams.companions()}
     instances = (streams.of_key(key) for key in own if key not in streams.ROLES)

@@ -45,6 +45,10 @@ def test_several_cameras_are_told_how_to_convert(recording, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "convert with --reference-topic /front/camera/h264 --reference-topic /rear/camera/h265 for a sequence" in out
     assert "camera /rear/camera/h265: h265, 192 x 96" in out
+    for _, channel, _ in streams[1]:
+        channel.topic = "/rear/camera/h265"
+    show(recording_text(recording_facts(bag(tmp_path / "one", together(streams[0], streams[1][1:4]), [9]))))
+    assert "several cameras" not in capsys.readouterr().out  # the second one has no picture that can be decoded
 
 
 @pytest.mark.parametrize(("frame", "word"), [(b"lidar", "given"), (b"aft_l", "missing")])

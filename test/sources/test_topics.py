@@ -115,7 +115,20 @@ def test_several_of_the_type_are_an_error_that_lists_them(kind):
         chosen({"/left": kind, "/right": kind, "/gps": FIX})
     assert "/left, /right" in str(caught.value)
     assert "gps" not in str(caught.value)
+    assert "edgefirst-ros rig" in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_depth_of_image_transport_is_no_camera():
+    """It publishes /depth/image_rect_raw/compressedDepth with the type of pictures, and none of its forms is one."""
+    depth = {"/depth/image_rect_raw/compressedDepth": JPEG}
+    roles = chosen({"/color/image_raw/compressed": JPEG, **depth})
+    assert roles.reference == "/color/image_raw/compressed"
+    assert roles.unused == []
+    with pytest.raises(RecordingError, match="no camera topic"):
+        chosen(depth)
+    named = "/depth/image_rect_raw/compressedDepth"
+    assert chosen(depth, reference_topic=named).reference == named
 
 
 def test_several_video_topics_are_not_passed_over_for_one_of_the_next_type():
