@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import edgefirst_ros
+from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import host_of, safe_name
 from edgefirst_ros.dataset.storage.lock import open_file, reporting
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
@@ -42,8 +44,6 @@ DEEPEST = 64
 BLOCK, INLINE = 512, 4096
 """Bytes of a block as the system counts them, and of the largest file that some file systems keep without any."""
 NOT_FOLLOWED = "a symbolic link, which an import does not follow"
-
-
 LONGEST_INSTANCE = 24
 """Characters of the name of a further sensor, without the number of one of several; INSTANCE allows 32."""
 
@@ -144,25 +144,16 @@ def make_metadata(files: Sequence[str], sequences: Mapping[str, Mapping[str, Any
         sequences: facts of each sequence: sources (indices of `files`), camera_info, static_transforms, calibration,
             topics and counts.
     """
-    base = {"base": "header", "topics": {}}
-    counts: dict[str, dict[str, Any]] = {}
+    base, counts = {"base": "header", "topics": {}}, Counts()
     for facts in sequences.values():
-        for topic, count in facts["counts"].items():
-            total = counts.setdefault(topic, {"seen": 0, "written": 0, "dropped": {}})
-            total["seen"] += count["seen"]
-            total["written"] += count["written"]
-            total["dropped"] = dict(Counter(total["dropped"]) + Counter(count["dropped"]))
-    common = {}
-    for key in ("camera_info", "static_transforms"):
-        values = [facts[key] for facts in sequences.values()]
-        common[key] = values[0] if values and all(value == values[0] for value in values) else None
+        counts.add(Counts.of(facts["counts"]))
     return {
         "sources": [{"file": file} for file in files],
         "configuration": {"tolerance": TOLERANCE / 1e9},
         "software": {"name": "edgefirst-ros", "version": edgefirst_ros.__version__},
         "time_base": base,
-        **common,
-        "counts": counts,
+        **schema.combined(sequences)[0],
+        "counts": counts.plain(),
         "sequences": {name: {**facts, "time_base": base} for name, facts in sequences.items()},
     }
 
