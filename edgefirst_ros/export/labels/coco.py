@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.tables.write import object_pixels, scores_lost
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.importing import LONGEST_PART, read_file
+from edgefirst_ros.export.importing import LONGEST_PART, clean_text, read_file
 from edgefirst_ros.export.labels.foreign import (
     LARGEST,
     MOST_KEYS,
@@ -79,8 +79,8 @@ LISTS = {"neg_label_indices": "neg_category_ids", "not_exhaustive_label_indices"
 OF_IMAGES = {"location": "location", "pose": "pose", "degradation": "degradation", **LISTS}
 OF_CATEGORIES = {"def": "definition"}
 """{key of LVIS: key of category_metadata}; all others keep their names."""
-NUMBERS = ("box3d",)
-"""Further columns that are lists of numbers."""
+PLAIN = (pl.String, pl.Boolean, pl.Categorical, pl.Enum)
+"""Types of columns whose values JSON has, in addition to numbers."""
 PIXELS, FREE = 1 << 12, 1 << 31
 """Pixels of masks that may come out of each byte of a file; so many always may."""
 LARGEST_FLOAT = 3.4e38
@@ -131,8 +131,11 @@ class _LabelWriter:
 
     def __init__(self, rows: LabelRows) -> None:
         self.rows, self.lost, self.written = rows, Counter[str](), 0
-        named = [name for name in rows.table.columns if name not in HOMES and name not in STANDARD]
-        self.further = [name for name in named if _fits(rows.table[name]) or name in NUMBERS]
+        self.further = [
+            name
+            for name, kind in rows.table.schema.items()
+            if name not in (*HOMES, *STANDARD) and (kind.is_numeric() or kind in PLAIN or name == "box3d")
+        ]
         self._labels = rows.table["label"].to_list()
         self._frequencies = _frequencies(rows.table)
         if rows.table.filter(
@@ -245,11 +248,6 @@ def _list(file: TextIO, name: str, items: Iterator[dict[str, Any]]) -> None:
     for number, item in enumerate(items):
         file.write((",\n" if number else "\n") + json.dumps(item, ensure_ascii=False, allow_nan=False))
     file.write("]")
-
-
-def _fits(column: pl.Series) -> bool:
-    kind = column.dtype
-    return kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Categorical, pl.Enum)
 
 
 def _plain(value: Any) -> Any:
@@ -459,9 +457,9 @@ class _LabelFile:
                 else:
                     self._found.lost[f"{key} outside 0..1"] += 1
             elif name in ("object_id", "category_frequency") and isinstance(value, str):
-                row[name] = value.encode("utf-8", "replace").decode()
+                row[name] = clean_text(value)
             elif self._keys.get(key) is not None and not (isinstance(value, int) and not -(1 << 63) <= value < 1 << 63):
-                row[f"\0{key}"] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+                row[f"\0{key}"] = clean_text(value) if isinstance(value, str) else value
             else:
                 self._found.lose_key(f"annotations.{key}")
 

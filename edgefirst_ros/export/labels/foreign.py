@@ -12,6 +12,7 @@ from typing import Any
 
 from edgefirst_ros.dataset.tables.values import SHORTEST
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.importing import clean_text
 
 LARGEST = 1 << 27
 """Bytes of all files of labels together."""
@@ -60,7 +61,7 @@ class ForeignLabels:
         """Add a category. Raises DatasetError where it is not a category, or another has its name or number."""
         if not isinstance(name, str) or type(number) is not int or not 0 <= number < 1 << 32:
             raise DatasetError(f"{self.source}: category {str(name)[:80]!r} has the id {str(number)[:80]!r}")
-        text: str = name.encode("utf-8", "replace").decode()  # half a surrogate pair, which no table can hold
+        text = clean_text(name)
         for other, of in self.categories.items():
             if (other == text) != (of["id"] == number):
                 both = f"{other[:80]!r} ({of['id']}) and {text[:80]!r} ({number})"
