@@ -117,7 +117,7 @@ def metadata_target(folder: Path, given: Path) -> Callable[[bytes], bool]:
         shutil.rmtree(folder / "out", ignore_errors=True)
         with contextlib.suppress(EdgeFirstError):
             for drive in drives(Dataset(folder / names[0].name)):
-                _ = drive.camera, drive.statics, drive.place("lidar")
+                _ = drive.info_of("camera"), drive.statics, drive.place("lidar")
         return found
 
     return feed

@@ -111,28 +111,24 @@ class Drive:
     @cached_property
     def placed(self) -> NDArray[np.bool_]:
         """(N,) bool: the position of a sample is known; its altitude may be unknown."""
-        known: NDArray[np.bool_] = np.isfinite(self.lla[:, 0]) & np.isfinite(self.lla[:, 1])
-        return known
+        return np.asarray(np.isfinite(self.lla[:, :2]).all(1))
 
     @cached_property
     def lla(self) -> Floats:
         """(N, 3) latitude and longitude in degrees, altitude in m; NaN where unknown."""
-        names = ("latitude", "longitude", "altitude")
-        return np.column_stack([self.values(name, 1) for name in names])
+        return np.column_stack([self.values(name, 1) for name in ("latitude", "longitude", "altitude")])
 
     @cached_property
     def turned(self) -> NDArray[np.bool_]:
         """(N,) bool: the attitude of a sample is known."""
         found = self.values("orientation", 4)
-        known: NDArray[np.bool_] = np.isfinite(found).all(1) & (found != 0).any(1)
-        return known
+        return np.asarray(np.isfinite(found).all(1) & (found != 0).any(1))
 
     @cached_property
     def posed(self) -> NDArray[np.bool_]:
         """(N,) bool: the frames table has a pose of a sample."""
         place, turn = (self.values(name, width) for name, width in (("pose_position", 3), ("pose_orientation", 4)))
-        known: NDArray[np.bool_] = np.isfinite(place).all(1) & np.isfinite(turn).all(1) & (turn != 0).any(1)
-        return known
+        return np.asarray(np.isfinite(place).all(1) & np.isfinite(turn).all(1) & (turn != 0).any(1))
 
     def values(self, name: str, width: int) -> Floats:
         """Return (N, width) values of a column of the frames table, NaN where unknown."""
@@ -200,8 +196,7 @@ class Drive:
     @cached_property
     def origin(self) -> Floats:
         """(3,) float64: origin of the world in `pose_frame`, m."""
-        first: Floats = self.values("pose_position", 3)[int(np.argmax(self.posed))]
-        return first
+        return np.asarray(self.values("pose_position", 3)[self.first_located])
 
     @property
     def place_of_world(self) -> dict[str, Any]:
@@ -273,13 +268,11 @@ class Drive:
         frame = self.dataset.metadata.get("box3d_frame", BASE)
         return move_boxes(boxes, self.statics.get(frame, np.eye(4)))
 
-    @property
-    def camera(self) -> dict[str, Any]:
-        """camera_info: frame_id, width, height, distortion_model, d, k (9), r (9), p (12) in pixels."""
-        return self.info_of(CAMERA.key)
-
     def info_of(self, camera: str) -> dict[str, Any]:
-        """Return the same of a camera, such as `camera.left` of several. Raises DatasetError without one."""
+        """Return the camera_info of a camera, such as `camera.left` of several. Raises DatasetError without one.
+
+        It has frame_id, width, height, distortion_model, d, k (9), r (9), p (12) in pixels.
+        """
         info = self.calibration.info_of(camera)
         if not isinstance(info, dict):
             own = "" if camera == CAMERA.key else f" for {camera}"

@@ -179,7 +179,7 @@ def test_no_transforms_are_refused(changed):
 def test_intrinsics_that_are_none_are_refused(changed, wrong):
     info = {"frame_id": "camera", "width": 2, "height": 2, "distortion_model": "", "d": [], "k": [1.0] * 9}
     (drive,) = drives(changed({"camera_info": info}))
-    assert drive.camera == info
+    assert drive.info_of("camera") == info
     for given in (info | wrong, {name: value for name, value in info.items() if name not in wrong}):
         (drive,) = drives(changed({"camera_info": given}))
         with pytest.raises(DatasetError, match="the camera_info in its metadata cannot be read"):

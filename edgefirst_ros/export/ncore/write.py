@@ -148,15 +148,8 @@ class PreparedMember:
     """Rays of a cloud, or None; the description in a cube; metres of a depth picture, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedSample:
-    """A prepared sample."""
-
-    rows: list[dict[str, Any]]
-    """Its annotations."""
-    members: list[PreparedMember]
-    marks: Marks | None
-    """None where the size of its picture was not known, and outside the time of the sequence."""
+PreparedSample = tuple[list[dict[str, Any]], list[PreparedMember], Marks | None]
+"""Annotations, members, and marks: None outside of the sequence's time, or if the picture's size was unknown."""
 
 
 class Preparation:
@@ -207,7 +200,7 @@ class Preparation:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
             members.append(PreparedMember(kind, data, made))
         marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
-        return PreparedSample(rows, members, marks)
+        return rows, members, marks
 
 
 def described(png: bytes) -> dict[str, Any]:
@@ -433,14 +426,14 @@ class _Sequence:
     # ---- samples -----------------------------------------------------------------------------
     def add(self, task: SampleTask, ready: PreparedSample) -> None:
         n, reached = task.number, task.reached
-        stamp = int(self._stamps[n])
+        stamp, (rows, members, marks) = int(self._stamps[n]), ready
         self._tally["samples"] += 1
         self._tally["samples without a pose"] += not reached
-        for member in ready.members:
+        for member in members:
             kind = member.kind
             if kind.startswith("camera."):
                 if reached:
-                    annotations = {"annotations": told} if (told := plain(ready.rows)) else {}
+                    annotations = {"annotations": told} if (told := plain(rows)) else {}
                     self._picture(task, member, int(self._drive.stamps[n]), CAMERA, annotations)
             elif self._drive.lacks_intrinsics(kind):
                 self._tally[f"{kind} without CameraInfo"] += 1
@@ -453,8 +446,8 @@ class _Sequence:
         if reached:
             size = task.size or self.preparation.size
             if size:
-                self._labels.add(ready.marks or self._labels.prepared(ready.rows, size), stamp)
-        self._boxes(n, ready.rows)
+                self._labels.add(marks or self._labels.prepared(rows, size), stamp)
+        self._boxes(n, rows)
 
     def _camera(
         self, kind: str, picture: bytes, size: Sequence[int] | None, stamp: int, meta: Mapping[str, Any]

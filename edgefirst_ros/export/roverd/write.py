@@ -90,7 +90,7 @@ class SensorTrace(ABC):
         self.form: Any = None
         self._last: tuple[int, bytes] = (-1, b"")
         """Stamp and data of the last message."""
-        self._closing = ExitStack()
+        self.closing = ExitStack()
 
     @abstractmethod
     def ready(self, data: bytes) -> Entry | None:
@@ -125,18 +125,14 @@ class SensorTrace(ABC):
         self.form = form
         self._channels = self._open()
         for channel in self._channels.values():
-            self._closing.callback(channel.close)
+            self.closing.callback(channel.close)
 
     def close(self) -> list[str]:
         """Complete the folder; returns the names of its channels, empty without an entry."""
-        self._closing.close()
+        self.closing.close()
         if not self.stamps:
             return []
         return write_stamps(self.folder, self.stamps, self._channels, self.texts)
-
-    def abandon(self) -> None:
-        """Close without completing."""
-        self._closing.close()
 
 
 class CameraTrace(SensorTrace):
@@ -267,7 +263,7 @@ class _Trace:
                 self._streams[kind] = CloudTrace(place, most_points(container, found.get(kind, ())))
         self._segments = SegmentTrace(self._folder / SEMANTIC)
         for stream in (*self._streams.values(), self._segments):
-            leaving.callback(stream.abandon)
+            leaving.enter_context(stream.closing)
         self._masks = class_masks(drive.dataset)
 
     def write(self, progress: Progress) -> None:
