@@ -222,10 +222,8 @@ def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) ->
         separated = name == "polygon" and "mask" in known and "polygon" not in known
         if name not in columns and not separated and table[name].null_count < len(table):
             raise UsageError(f"schema {version} has no column {name!r}; known: {nearest_first(name, known)}")
-    found = count_columns(table.to_batches, columns)
-    found.filled = {name: found.filled.get(name, 0) for name in columns if name in found.filled or name in KEY} | {
-        "polygon": found.filled.get("polygon", 0)
-    }
-    written = choose_columns(found, columns)
+    there = {name: column for name, column in columns.items() if name in table.schema.names}
+    filled, categories = count_columns(table.to_batches, there)
+    written = choose_columns(filled, columns)
     metadata = schema.stated(version, labels.metadata(given.metadata), written)
-    write_rows(table.to_batches, file, ".arrow", written, found.categories, metadata, version)
+    write_rows(table.to_batches, file, ".arrow", written, categories, metadata, version)

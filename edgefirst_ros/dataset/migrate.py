@@ -7,6 +7,7 @@ Source: EdgeFirst Annotation Schema 2026.04, "Type changed in 2026.04", "File-Le
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,14 +29,7 @@ from edgefirst_ros.dataset.tables.arrow_file import SUFFIXES, TableFile, annotat
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, is_valid, numbers_of
-from edgefirst_ros.dataset.tables.write import (
-    ColumnCounts,
-    choose_columns,
-    count_columns,
-    outline_of_png,
-    scores_lost,
-    write_rows,
-)
+from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, outline_of_png, scores_lost, write_rows
 from edgefirst_ros.errors import DatasetError, Text, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.png import decode_gray
@@ -151,11 +145,10 @@ def migrate(
         boxes = _boxes(annotations, form, to, box2d, normalised)
         change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX, optical=box3d_axes is not None)
         columns = _columns(change, form, to)
-        found = count_columns(change.batches, columns)
-        found.filled = dict.fromkeys(change.columns, 0) | found.filled
+        filled, categories = count_columns(change.batches, columns)
         tally = annotations.tally
-        _count(annotations, change, columns, found, form, to)
-        written = choose_columns(found, columns)
+        _count(annotations, change, columns, filled, form, to)
+        written = choose_columns(filled, columns)
         metadata = _metadata(annotations, change, written, form, to)
         if box3d_axes is not None and "box3d" in written and metadata:
             metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}
@@ -163,7 +156,7 @@ def migrate(
         with Replacement(target, suffix=".partial", action="write") as replacement:
             with replacement.writing() as file:
                 try:
-                    rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
+                    rows = write_rows(change.batches, file, form, written, categories, metadata, to)
                 except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
                     raise DatasetError(f"{target}: cannot be written: {error}") from error
             replacement.put_in_place(overwrite=overwrite)
@@ -234,25 +227,24 @@ def _has_json(kind: pa.DataType) -> bool:
 
 
 def _count(
-    annotations: Annotations, change: Change, columns: dict[str, Column], found: ColumnCounts, form: str, to: str
+    annotations: Annotations, change: Change, columns: dict[str, Column], filled: Counter[str], form: str, to: str
 ) -> None:
-    tally, filled = annotations.tally, found.filled
-    polygons = filled.get("polygon", 0)
+    tally, polygons = annotations.tally, filled["polygon"]
     for name in change.columns:
         if name not in columns and not (name == "polygon" and "mask" in columns):
             place = to if name in schema.columns(schema.VERSIONS[-1]) else "JSON"
-            tally.lose(f"{name}: {place} has no place for it", filled.get(name, 0))
+            tally.lose(f"{name}: {place} has no place for it", filled[name])
     if annotations.separated and to >= RASTER:
         tally.change("mask: NaN-separated polygons to rings in polygon", polygons)
     elif not annotations.separated and to < RASTER:
         tally.change("polygon: rings to polygons in mask", polygons - tally.changed[OUTLINED])
     if (schema.nearest(annotations.version) < RASTER) != (to < RASTER):
-        tally.change("iscrowd: number and truth value", filled.get("iscrowd", 0))
+        tally.change("iscrowd: number and truth value", filled["iscrowd"])
     if form != JSON_SUFFIX:
         for name, order in (("location", schema.location_order(to)), ("pose", schema.pose_order(to))):
             before = annotations.orders.get(name, order)
             if before != order:
-                tally.change(f"{name}: {', '.join(before)} to {', '.join(order)}", filled.get(name, 0))
+                tally.change(f"{name}: {', '.join(before)} to {', '.join(order)}", filled[name])
 
 
 def _metadata(

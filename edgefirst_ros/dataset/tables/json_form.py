@@ -541,11 +541,11 @@ class NestedTable(TableFile):
             self.metadata.setdefault("box2d_format", LAYOUT)
         self._version = schema.nearest(self.metadata.get("schema_version", schema.UNNAMED_VERSION))
         known = schema.columns(self._version)
-        found = count_columns(self._nested.batches, {name: column for name, column in known.items() if name in there})
-        self._columns = choose_columns(found, known)
+        there_known = {name: column for name, column in known.items() if name in there}
+        filled, self._categories = count_columns(self._nested.batches, there_known)
+        self._columns = choose_columns(filled, known)
         held = {*self._columns, *(("polygon",) if "polygon" not in known else ())}
         self._columns |= {name: schema.Column(name, kind) for name, kind in there.items() if name not in held}
-        self._categories = found.categories
         self.schema = schema.arrow_schema(self._columns)
 
     def _stored(self) -> Iterator[pa.RecordBatch]:

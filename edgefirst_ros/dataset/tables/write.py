@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -208,39 +209,28 @@ class Categories:
         return pa.DictionaryArray.from_arrays(places.take(own.indices), self._values)
 
 
-@dataclass
-class ColumnCounts:
-    """Counts of non-null values by column, and the values of each categorical column in order of appearance."""
+def count_columns(source: Batches, columns: Mapping[str, Column]) -> tuple[Counter[str], dict[str, Categories]]:
+    """Count the values of all columns, in one pass; returns also the values of categories in order of appearance.
 
-    rows: int = 0
-    filled: dict[str, int] = field(default_factory=dict)
-    categories: dict[str, Categories] = field(default_factory=dict)
-
-
-def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCounts:
-    """Count rows, values and categories in one pass."""
-    found = ColumnCounts()
+    `columns`: those whose categories are found; of them those that identify samples are counted without rows too.
+    """
+    filled = Counter({name: 0 for name, column in columns.items() if column.level == "identity"})
     values: dict[str, dict[str, None]] = {column.name: {} for column in columns.values() if column.is_category}
     for batch in source():
-        found.rows += batch.num_rows
-        for name in batch.schema.names:
-            found.filled[name] = found.filled.get(name, 0) + batch.num_rows - batch[name].null_count
+        filled.update({name: batch.num_rows - batch[name].null_count for name in batch.schema.names})
         for name, known in values.items():
             if name in batch.schema.names and batch[name].null_count < batch.num_rows:
                 known.update(dict.fromkeys(batch[name].unique().drop_null().to_pylist()))
-    found.categories = {name: Categories(list(known)) for name, known in values.items()}
-    return found
+    return filled, {name: Categories(list(known)) for name, known in values.items()}
 
 
-def choose_columns(found: ColumnCounts, columns: Mapping[str, Column]) -> dict[str, Column]:
+def choose_columns(filled: Counter[str], columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return those of `columns` that are written: the filled ones, and those that identify samples."""
-    filled = {name for name, number in found.filled.items() if number}
-    if "mask" in columns and columns["mask"].type == schema.MASK_AS_POLYGON and "polygon" in filled:
-        filled.add("mask")
+    outlined = "mask" in columns and columns["mask"].type == schema.MASK_AS_POLYGON and filled["polygon"]
     return {
         name: column
         for name, column in columns.items()
-        if name in filled or (column.level == "identity" and name in found.filled)
+        if filled[name] or (column.level == "identity" and name in filled) or (name == "mask" and outlined)
     }
 
 
@@ -344,10 +334,8 @@ def seal_annotations(
     first = next(iter(journal()), None)
     if first is not None and {"timing"} <= known.keys() & set(first.schema.names):
         known["timing"] = replace(known["timing"], type=first.schema.field("timing").type)
-    found = count_columns(journal, known)
-    identity = {column.name: 0 for column in known.values() if column.level == "identity"}
-    found.filled = identity | found.filled
-    columns = choose_columns(found, known)
+    filled, categories = count_columns(journal, known)
+    columns = choose_columns(filled, known)
     metadata: dict[str, str] = {}
     if schema.has_metadata(version):
         given = {
@@ -358,7 +346,7 @@ def seal_annotations(
         }
         metadata = schema.stated(version, given, columns)
     with open_synced(create_anew(out), out) as file:
-        return write_rows(journal, file, ".arrow", columns, found.categories, metadata, version)
+        return write_rows(journal, file, ".arrow", columns, categories, metadata, version)
 
 
 def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadata: Mapping[str, object]) -> int:
@@ -367,8 +355,8 @@ def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadat
     All columns but those of the pose are written, filled or not. Returns the rows. Raises DatasetError when it cannot
     be written or a value has no JSON form.
     """
-    filled = count_columns(journal, {}).filled
-    columns = {name: column for name, column in columns.items() if name not in schema.POSE_COLUMNS or filled.get(name)}
+    filled, _ = count_columns(journal, {})
+    columns = {name: column for name, column in columns.items() if name not in schema.POSE_COLUMNS or filled[name]}
     texts = {key: json_text(value) for key, value in metadata.items()}
     with open_synced(create_anew(out), out) as file:
         return write_rows(journal, file, ".arrow", columns, {}, texts, "")
