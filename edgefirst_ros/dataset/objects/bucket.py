@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgefirst_ros.dataset.objects.location import BLOCK, PATIENCE, ReplacedError, StoredObject
+from edgefirst_ros.dataset.objects.location import BLOCK, ReplacedError, StoredObject
 from edgefirst_ros.errors import ObjectStoreError, UsageError, missing_extra, printable
 
 R = TypeVar("R")
@@ -328,24 +328,18 @@ def _md5_of_parts(path: Path, part: int, size: int) -> str:
 class Patience:
     """One request to storage, repeated until it succeeds or the patience ends. Owned by the thread that asks."""
 
-    def __init__(
-        self,
-        seconds: float = PATIENCE,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._seconds, self._clock, self._sleep = seconds, clock, sleep
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self.progress()
 
     def progress(self) -> None:
         """Storage has given or taken something: its time begins again."""
-        self._began, self._pause = self._clock(), PAUSES[0]
+        self._began, self._pause = time.monotonic(), PAUSES[0]
         self._last: Exception | None = None
 
     def run(self, request: Callable[[], T], size: int = 0) -> T:
         """Return the result of one request about `size` bytes. Raises TimeoutError when its time is over."""
-        left = self._seconds * (1 + size / BLOCK) - (self._clock() - self._began)
+        left = self._seconds * (1 + size / BLOCK) - (time.monotonic() - self._began)
         future = in_thread(request)
         if not wait([future], max(0.0, left)).done:
             raise TimeoutError("timed out")
@@ -359,7 +353,7 @@ class Patience:
         if isinstance(error, TimeoutError) and self._last is not None:
             error = self._last  # it says more than a timeout
         self._last = error
-        passed = self._clock() - self._began
+        passed = time.monotonic() - self._began
         pause = self._pause * random.uniform(0.5, 1)  # noqa: S311  workers must not all come back at once
         if type(error).__name__ == "PreconditionError":
             raise ReplacedError(f"{what}: {REPLACED}") from None
@@ -367,7 +361,7 @@ class Patience:
             raise ObjectStoreError(f"{what}: {describe(error, what)}") from None
         if passed + pause + self._seconds / SHARE > self._seconds:
             raise ObjectStoreError(f"{what}: given up after {passed:.0f} s: {describe(error, what)}") from None
-        self._sleep(pause)
+        time.sleep(pause)
         self._pause = min(2 * self._pause, PAUSES[1])
 
 

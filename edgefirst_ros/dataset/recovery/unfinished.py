@@ -19,8 +19,8 @@ from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Member, keys_of,
 from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter, files, present
 from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_path, reporting
-from edgefirst_ros.dataset.storage.zip_read import Archive, Entry
-from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, missing, unix_time
+from edgefirst_ros.dataset.storage.zip_read import Archive, Entry, unix_time
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, missing
 from edgefirst_ros.dataset.tables.rowlog import Checkpoint
 from edgefirst_ros.errors import DatasetError, MessageError, TooLargeError
 from edgefirst_ros.limits import Limits

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the index of a ZIP and single members, local or in a bucket, without unpacking it; opens folders alike.
+"""Records of a ZIP; reads its index and single members, local or in a bucket, without unpacking; opens folders alike.
 
 Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local header), 4.3.12 to 4.3.16 (central directory, ZIP64, end), 4.5.3.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import stat
 import struct
 import zipfile
 import zlib
@@ -113,6 +114,70 @@ def dos_time(time_ns: int) -> tuple[int, int]:
     seconds = min(max(time_ns // 1_000_000_000, _DOS_FIRST), _DOS_LAST)
     at = datetime.fromtimestamp(seconds, timezone.utc)
     return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
+
+
+def unix_time(time: int, date: int) -> int:
+    """Return ns since the epoch of an MS-DOS time in UTC; 0 for an invalid one."""
+    try:
+        at = datetime(*date_time(time, date), tzinfo=timezone.utc)
+    except ValueError:
+        return 0
+    return int(at.timestamp()) * 1_000_000_000
+
+
+_PLAIN, _ZIP64 = 20, 45  # versions needed
+_UNIX = 3 << 8
+_ATTRIBUTES = (stat.S_IFREG | 0o644) << 16
+
+
+def new_entry(name: str, start: int, size: int, crc: int, time_ns: int) -> Entry:
+    """Return a stored member at offset `start`, dated `time_ns` (since the epoch), with data of this size and CRC."""
+    encoded = name.encode()
+    time, date = dos_time(time_ns)
+    place = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
+    return Entry(encoded, start, place, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
+
+
+def local_header(entry: Entry) -> bytes:
+    """Return the local header with the name."""
+    big = entry.size >= LIMIT32
+    extra = struct.pack("<2H2Q", EXTRA64, 16, entry.size, entry.packed) if big else b""
+    return (
+        LOCAL.pack(
+            LOCAL_MARK, _ZIP64 if big else _PLAIN, entry.flags, entry.method, entry.time, entry.date, entry.crc,
+            LIMIT32 if big else entry.packed, LIMIT32 if big else entry.size, len(entry.name), len(extra),
+        )
+        + entry.name
+        + extra
+    )  # fmt: skip
+
+
+def central_record(entry: Entry) -> bytes:
+    """Return the member's record in the central directory."""
+    big, far = max(entry.size, entry.packed) >= LIMIT32, entry.start >= LIMIT32
+    wide = ([entry.size, entry.packed] if big else []) + ([entry.start] if far else [])
+    extra = struct.pack(f"<2H{len(wide)}Q", EXTRA64, 8 * len(wide), *wide) if wide else b""
+    version = _ZIP64 if wide else _PLAIN
+    return (
+        CENTRAL.pack(
+            CENTRAL_MARK, _UNIX | version, version, entry.flags, entry.method, entry.time, entry.date, entry.crc,
+            LIMIT32 if big else entry.packed, LIMIT32 if big else entry.size, len(entry.name), len(extra),
+            0, 0, 0, _ATTRIBUTES, LIMIT32 if far else entry.start,
+        )
+        + entry.name
+        + extra
+    )  # fmt: skip
+
+
+def end_records(count: int, start: int, size: int) -> bytes:
+    """Return the end records of a central directory of `count` records, `size` bytes long, at offset `start`."""
+    tail = b""
+    if count >= LIMIT16 or size >= LIMIT32 or start >= LIMIT32:
+        tail = END64.pack(
+            END64_MARK, END64.size - 12, _UNIX | _ZIP64, _ZIP64, 0, 0, count, count, size, start
+        ) + LOCATOR64.pack(LOCATOR64_MARK, 0, start + size, 1)
+    count = min(count, LIMIT16)
+    return tail + END.pack(END_MARK, 0, 0, count, count, min(size, LIMIT32), min(start, LIMIT32), 0)
 
 
 BLOCK, LARGEST_RECORD = 1 << 23, 1 << 12

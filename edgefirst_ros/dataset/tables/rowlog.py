@@ -28,7 +28,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, open_file, reporting, write_at
 from edgefirst_ros.dataset.tables.arrow_file import count_message
-from edgefirst_ros.dataset.tables.values import cast_rows
+from edgefirst_ros.dataset.tables.values import cast_rows, refuse_unknown
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 
@@ -167,8 +167,7 @@ class Rows:
 def batch_of(rows: Sequence[Row], columns: pa.Schema) -> pa.RecordBatch:
     """Return rows as a batch; absent columns are null. Raises DatasetError where one does not fit its type."""
     filled = frozenset[str]().union(*rows)
-    if not filled <= frozenset(columns.names):
-        raise DatasetError(f"this version knows no column {min(filled - frozenset(columns.names))!r}")
+    refuse_unknown(filled, columns)
     arrays = []
     for field in columns:
         if field.name not in filled:
@@ -429,7 +428,7 @@ class LoggedRows:
         for row in (rows := _with_masks(record.rows, record.blob)):
             if _identity(row) != key:
                 raise DatasetError("a sample has rows of another one")
-            _refuse_unknown(row, ANNOTATION_ROWS)
+            refuse_unknown(row, ANNOTATION_ROWS)
         for row in rows:
             self.annotations.append(row)
         self.frames.append(frame)
@@ -452,7 +451,7 @@ class LoggedRows:
         key = _identity(frame)
         if key in self._seen:
             raise DatasetError("the rows of a sample are in two places")
-        _refuse_unknown(frame, self.frames.columns)
+        refuse_unknown(frame, self.frames.columns)
         self._seen.add(*key)
         return key
 
@@ -473,11 +472,6 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, int]:
     if safe_name(name) != name or not (0 <= frame < 1 << 32 and -(1 << 63) <= stamp < 1 << 63):
         raise DatasetError(f"{name!r}, frame {frame}, at {stamp} cannot name a sample")
     return name, frame
-
-
-def _refuse_unknown(row: Mapping[str, Any], columns: pa.Schema) -> None:
-    if unknown := row.keys() - columns.names:
-        raise DatasetError(f"this version knows no column {min(unknown)!r}")
 
 
 def _with_masks(rows: list[dict[str, Any]], blob: bytes) -> list[dict[str, Any]]:

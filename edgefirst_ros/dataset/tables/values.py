@@ -7,6 +7,7 @@ Source: EdgeFirst Annotation Schema 2026.04, with "File-Level Metadata" (box2d_f
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -253,6 +254,12 @@ def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=children)
 
 
+def refuse_unknown(names: Iterable[str], columns: pa.Schema) -> None:
+    """Raise DatasetError for a name that is not one of the columns."""
+    if unknown := {*names} - {*columns.names}:
+        raise DatasetError(f"this version knows no column {min(unknown)!r}")
+
+
 def cast_rows(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """Return rows with the columns of `wanted`: null where they do not have one, types cast.
 
@@ -260,9 +267,7 @@ def cast_rows(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """
     if batch.schema.equals(wanted):
         return batch
-    for name in batch.schema.names:
-        if name not in wanted.names:
-            raise DatasetError(f"this version knows no column {name!r}")
+    refuse_unknown(batch.schema.names, wanted)
     return pa.record_batch([_column(batch, field) for field in wanted], schema=wanted)
 
 

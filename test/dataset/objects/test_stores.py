@@ -283,13 +283,15 @@ def test_an_object_replaced_while_it_is_read_is_told(s3, tmp_path):
         download(store, found, tmp_path / "copy")
 
 
-def test_patience_ends_before_its_time_and_begins_anew_with_progress():
+def test_patience_ends_before_its_time_and_begins_anew_with_progress(monkeypatch):
     now = [0.0]
 
     def sleep(seconds):
         now[0] += seconds
 
-    patience = Patience(60, clock=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", sleep)
+    patience = Patience(60)
 
     def wait_for_ever():
         while True:

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from edgefirst_ros.dataset.names import KINDS, member_name
 from edgefirst_ros.dataset.storage import lock, zip_write
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, dos_time, unix_time
+from edgefirst_ros.dataset.storage.zip_read import dos_time, unix_time
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.errors import DatasetError, StorageError
 
 STAMP = 1767323045_123456789  # 2026-01-02T03:04:05Z

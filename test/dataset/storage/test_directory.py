@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.dataset.storage.zip_read import DEFLATED, UTF8, Archive, Entry, read_directory
-from edgefirst_ros.dataset.storage.zip_write import central_record, end_records
+from edgefirst_ros.dataset.storage.zip_read import (
+    DEFLATED,
+    UTF8,
+    Archive,
+    Entry,
+    central_record,
+    end_records,
+    read_directory,
+)
 from edgefirst_ros.errors import DatasetError
 
 FACTS = ("filename", "header_offset", "compress_size", "file_size", "CRC", "compress_type", "flag_bits", "date_time")
