@@ -5,6 +5,7 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import re
 import shutil
 import struct
@@ -247,6 +248,19 @@ def test_other_cameras(recording, tmp_path, codec):
         assert name.endswith("png" if codec == "png" else "jpeg")
         picture = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
         assert read_bar_code(picture) == int(name.split("_")[-1].split(".")[0])
+
+
+@pytest.mark.parametrize("version", ["2025.10", "2026.04"])
+def test_the_pose_of_a_sample_is_the_attitude_of_the_imu(recording, tmp_path, version):
+    path = recording(seconds=1, topics={"camera", "imu"}, **LITTLE)
+    outcome = convert(path, tmp_path, schema_version=version)
+    turns = [sensor_msgs.Imu.from_cdr(m.data).orientation for _, c, m in messages(path) if c.topic == "/imu"]
+    yaws = [math.degrees(math.atan2(2 * (q.w * q.z + q.x * q.y), 1 - 2 * (q.y**2 + q.z**2))) for q in turns]
+    for sample in Dataset(outcome.paths.container)[1:9]:
+        assert min(yaws) <= sample.pose.yaw <= max(yaws)
+        assert abs(sample.pose.pitch) < 2
+        assert abs(sample.pose.roll) < 2
+        assert (sample.pose.position, sample.pose.orientation) == (None, None)
 
 
 @pytest.mark.parametrize("topic", ["radar/cube", "/lidar/points", "gps"])

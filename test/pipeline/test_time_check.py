@@ -74,6 +74,14 @@ def test_offsets_that_were_put_in_are_found(recording, seed):
         assert abs(drift.ppm) < max(4 * drift.uncertainty, 100), key
 
 
+def test_of_a_long_drive_the_part_that_turns_most_is_compared(recording, monkeypatch):
+    path = recording(seed=2, clock_offset={"camera": 150 * MS}, **{**DRIVE, "seconds": 20, "topics": {"camera", "imu"}})
+    monkeypatch.setattr("edgefirst_ros.pipeline.time_check.LONGEST", 8)
+    compared = check(path).pairs[0].offset
+    assert compared.seconds == pytest.approx(0.150, abs=0.01)
+    assert 6 < compared.compared < 8.2
+
+
 def test_offsets_of_the_settings_are_in_effect_and_in_the_lines(recording):
     rig = {"imu": {"offset": 0.3}}
     found = check(recording(seed=0, clock_offset={}, **DRIVE), rig=rig)
