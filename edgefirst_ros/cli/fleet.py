@@ -134,7 +134,7 @@ def _converted(conversion: Conversion) -> Text:
         yield f"failed before, and not tried again: {counted(kept, 'recording')}; --retry-failed does"
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(tally.verdicts.items()) if number)
     yield f"{counted(tally.total, 'recording')}: {verdicts} ({tally.before} of them done before)"
-    yield f"datasets: {layout.datasets(conversion.hash)}"
+    yield f"datasets: {layout.root / conversion.hash}"
     yield f"catalogue: {layout.catalogue}"
     if tally.now and tally.seconds:
         yield f"{tally.now} in {tally.seconds:.1f} s, {size_of(tally.bytes / tally.seconds)} of recordings a second"

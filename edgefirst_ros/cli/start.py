@@ -93,17 +93,13 @@ def _report(error: BaseException) -> int:
         import traceback
 
         traceback.print_exception(error)
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not sys.stderr.isatty()
+    name = "edgefirst-ros:" if plain else "\x1b[1;31medgefirst-ros:\x1b[0m"  # in red, see https://no-color.org
     with suppress(OSError):
-        print(f"{_in_red('edgefirst-ros:')} {printable(describe_any(error))}", file=sys.stderr, flush=True)
+        print(f"{name} {printable(describe_any(error))}", file=sys.stderr, flush=True)
     if is_out_of_memory(error):
         os._exit(1)  # libraries that are half loaded may crash at the end
     return error.exit_code if isinstance(error, EdgeFirstError) else 1
-
-
-def _in_red(text: str) -> str:
-    """Return `text` in red on a terminal with colours, unless NO_COLOR is set (https://no-color.org)."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not sys.stderr.isatty()
-    return text if plain else f"\x1b[1;31m{text}\x1b[0m"
 
 
 def _open_closed_streams() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -123,8 +124,6 @@ def write_catalogue(layout: Layout, catalogue: Catalogue) -> None:
 
 def row_of(state: RecordingState, place: str, etag: str) -> dict[str, Any]:
     """Return a state as a row."""
-    import json
-
     row = state.model_dump(exclude={"sensors", "labels", "counts"})
     row |= {"bytes": state.total_bytes, "container": state.container, "state": place, "state_etag": etag}
     row["counts"] = json.dumps(state.counts, separators=(",", ":"))

@@ -67,7 +67,7 @@ def make_plan(
 
 def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
     """Return source and verdict of the states whose members all exist with their ETags."""
-    objects = open_store(layout.root).objects(layout.datasets(settings).key)
+    objects = open_store(layout.root).objects((layout.root / settings).key)
     listed = [pl.DataFrame(schema={"key": pl.String, "etag": pl.String})]
     while batch := [(layout.relative(found.key), found.etag) for found in islice(objects, BATCH)]:
         listed.append(pl.DataFrame(batch, schema=listed[0].schema, orient="row"))
@@ -181,7 +181,7 @@ class Conversion:
         """
         if self.layout.root.local:  # remove unfinished files that killed workers and drivers left in DST
             remove_partials(self.layout.root.path, deep=False)
-            for place in (self.layout.datasets(self.hash), self.layout.states):
+            for place in (self.layout.root / self.hash, self.layout.states):
                 remove_partials(place.path)
         write_catalogue(self.layout, self._states)
         began = time.monotonic()

@@ -54,10 +54,6 @@ class FleetDataset:
         """Key of the container, relative to DST."""
         return str(self.members[-1]["key"])
 
-    @property
-    def container_bytes(self) -> int:
-        return int(self.members[-1]["bytes"])
-
 
 def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     """Return the datasets that exist and meet a condition on their rows of the catalogue, by name.
@@ -109,10 +105,11 @@ def local_copy(
     store = open_store(layout.root)
     found = []
     for member in dataset.members:
-        expected = StoredObject(layout.absolute(member["key"]), member["bytes"], member["etag"])
+        place = layout.root / member["key"]
+        expected = StoredObject(place.key, member["bytes"], member["etag"])
         if store.stat(expected.key) != expected:
             hint = f"run fleet convert again, which keeps a changed table as NAME.arrow{BEFORE}"
-            raise DatasetError(f"{layout.root / member['key']}: is missing or was changed; {hint}")
+            raise DatasetError(f"{place}: is missing or was changed; {hint}")
         found.append(expected)
     if layout.root.local:
         yield Path(f"/{found[-1].key}")
@@ -134,9 +131,9 @@ def shards(datasets: Sequence[FleetDataset], most: int | None) -> list[list[Flee
     found: list[list[FleetDataset]] = []
     size = most + 1
     for dataset in datasets:
-        name, bare = dataset.name, dataset.container_bytes
+        bare = int(dataset.members[-1]["bytes"])
         if bare > most:
-            raise UsageError(f"--shard-bytes {most}: {name} has {bare} bytes; allow at least as many")
+            raise UsageError(f"--shard-bytes {most}: {dataset.name} has {bare} bytes; allow at least as many")
         own = bare + (PER_ENTRY * dataset.entries if most > LARGE else 0)
         if size + own > most - (END if size else 0):
             found.append([])

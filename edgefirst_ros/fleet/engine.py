@@ -33,11 +33,8 @@ class Task(NamedTuple):
     """Memory that it may take, bytes."""
 
 
-class TaskResult(NamedTuple):
-    """Outcome of a task."""
-
-    task: Task
-    record: Mapping[str, Any]
+TaskResult = tuple[Task, Mapping[str, Any]]
+"""A task, and its record."""
 
 
 class Engine(Protocol):
@@ -139,7 +136,7 @@ class Driver:
         self._apart -= apart
         if isinstance(outcome, str):
             if apart:
-                return TaskResult(task, {"verdict": "crashed", "error": outcome})
+                return task, {"verdict": "crashed", "error": outcome}
             self._suspects.append(task)
             return None
         if outcome["verdict"] == "refused":
@@ -147,10 +144,10 @@ class Driver:
             raise EdgeFirstError(f"{found}: install the same version on all")
         if outcome["verdict"] != "storage":
             self._refused = 0
-            return TaskResult(task, outcome)
+            return task, outcome
         self._refused += 1
         self.stopped = self.stopped or self._refused >= max(STREAK, window(self._engine.threads))
         if self.stopped or attempts >= len(PAUSES):
-            return TaskResult(task, outcome)
+            return task, outcome
         heapq.heappush(self._later, (self._clock() + PAUSES[attempts], next(self._numbers), task, attempts + 1))
         return None

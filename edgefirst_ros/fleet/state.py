@@ -45,25 +45,17 @@ class Layout:
         """The table of all states."""
         return self.root / CATALOGUE
 
-    def datasets(self, settings: str) -> Location:
-        """Return the key prefix of all datasets made with settings of a hash."""
-        return self.root / settings
-
     def state(self, settings: str, source: str) -> Location:
         """Return the key of the state of a source URI."""
         return self.states / settings / f"{digest(source)}.json"
 
     def dataset(self, settings: str, name: str) -> Location:
         """Return the key prefix of one dataset."""
-        return self.datasets(settings) / name
+        return self.root / settings / name
 
     def relative(self, key: str) -> str:
         """Return a key below DST as it is in states."""
         return key[len(self.root.key) :].lstrip("/")
-
-    def absolute(self, relative: str) -> str:
-        """Return the key of the recording in a state."""
-        return (self.root / relative).key
 
 
 def digest(uri: str) -> str:

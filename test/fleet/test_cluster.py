@@ -124,7 +124,7 @@ def test_records_come_as_events_and_are_not_fetched(cluster, monkeypatch):
     texts = ["one", "two", "caf\udce9"]  # the last is no UTF-8
     with dask_engine(cluster.scheduler_address, None) as engine, dask_engine(cluster.scheduler_address, None) as other:
         tasks = [Task(fleet_tasks.say, {"text": text}) for text in texts]
-        found = [(one.task.arguments["text"], one.record["error"]) for one in Driver(engine).run(tasks)]
+        found = [(one[0].arguments["text"], one[1]["error"]) for one in Driver(engine).run(tasks)]
         assert engine._records == other._records == {}  # those of another run are not its own
     assert sorted(found) == [(text, text) for text in sorted(texts)]
 
@@ -133,7 +133,7 @@ def test_a_record_whose_event_is_lost_is_fetched(cluster, monkeypatch):
     monkeypatch.setattr(dask_engine_module.DaskEngine, "_take", lambda engine, event: None)
     with dask_engine(cluster.scheduler_address, None) as engine:
         (found,) = Driver(engine).run([Task(fleet_tasks.say, {"text": "one"})])
-    assert found.record == {"verdict": "ok", "error": "one"}
+    assert found[1] == {"verdict": "ok", "error": "one"}
 
 
 def test_a_missing_engine_is_said_with_what_to_install(monkeypatch):
@@ -171,7 +171,7 @@ def test_a_worker_that_takes_long_to_come_back_is_not_given_up():
         os.kill(before, signal.SIGKILL)
         (found,) = Driver(engine).run([Task(fleet_tasks.say, {"text": "one"})])
         (after,) = engine._client.run(os.getpid).values()
-    assert found.record["verdict"] == "ok"
+    assert found[1]["verdict"] == "ok"
     assert after != before
 
 

@@ -47,7 +47,7 @@ def test_a_record_that_does_not_come_in_time_is_asked_for_again(client, monkeypa
     monkeypatch.setattr(distributed.Future, "result", late_twice)
     engine = DaskEngine(client, local=False)
     (found,) = Driver(engine).run([Task(say, {"text": "one"})])
-    assert found.record == {"verdict": "ok", "error": "one"}
+    assert found[1] == {"verdict": "ok", "error": "one"}
     assert asked == [dask_engine_module.RESULT] * 3
     assert (engine._tasks, engine.completed(0.0)) == ({}, [])
     engine.close()

@@ -50,9 +50,7 @@ class MadeUp:
 def drive(outcome, number=20, threads=2):
     engine = MadeUp(outcome, threads)
     driver = Driver(engine, clock=lambda: engine.now)
-    results = [
-        (r.task.arguments["n"], r.record["verdict"]) for r in driver.run(Task(dict, {"n": n}) for n in range(number))
-    ]
+    results = [(r[0].arguments["n"], r[1]["verdict"]) for r in driver.run(Task(dict, {"n": n}) for n in range(number))]
     assert len({n for n, _ in results}) == len(results)
     assert not engine.under_way
     return dict(results), engine, driver
