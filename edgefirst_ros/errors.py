@@ -40,7 +40,8 @@ def describe_any(error: BaseException) -> str:
     if is_out_of_memory(error):
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
     if isinstance(error, OSError):  # the fault of a disk or a folder, not of the program
-        return f"the system refuses: {text}"
+        gone = "" if os.stat(".").st_nlink else "; the current folder was removed: change to another one"
+        return f"the system refuses: {text}{gone}"
     return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb shows where"
 
 

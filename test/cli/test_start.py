@@ -3,6 +3,7 @@
 
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,6 +49,15 @@ def test_an_error_that_nobody_foresaw_is_one_line(error, warm, tmp_path):
     else:
         done = run_warm(warm, ["recover", "drive"], tmp_path, code=program(error))
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"edgefirst-ros: {FAULTS[error]}\n")
+
+
+def test_a_removed_current_folder_is_named(cold_command, tmp_path):
+    (tmp_path / "gone").mkdir()
+    text = f"cd gone; rmdir ../gone; exec {shlex.join(map(str, cold_command))} convert drive.mcap -o out"
+    done = subprocess.run(["sh", "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the current folder was removed: change to another one" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_interrupt_in_a_callback_of_a_library_is_not_lost(tmp_path):
