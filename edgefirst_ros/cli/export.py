@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of, options_of, report_progress
+from edgefirst_ros.cli.options import DATASET, limits_of, report_progress
 from edgefirst_ros.cli.output import Result, explained
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.export import SYSTEMS
+from edgefirst_ros.export import OPTIONS, SYSTEMS
 
 MAX_MAP = 1 << 20
 
@@ -28,42 +29,7 @@ def export(
             metavar="A=B|FILE", help="For l5kit and nuscenes: label=class, or a JSON file of them; may be repeated."
         ),
     ] = None,
-    keyframe_rate: Annotated[
-        float | None,
-        typer.Option(metavar="HZ", help="For nuscenes: keyframes a second; other messages are sweeps; default: 2."),
-    ] = None,
-    scene_seconds: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="For nuscenes: length of a scene; default: a sequence is one scene."),
-    ] = None,
-    undistort: Annotated[
-        bool | None, typer.Option("--undistort", help="For nuscenes: take the lens distortion out of the pictures.")
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="itar|directory", help="For ncore: one file per group of components, or a folder; default: itar."
-        ),
-    ] = None,
-    pictures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="copy|link|none",
-            help="For coco and yolo: copies, links into a dataset of layout directory, or none; default: copy.",
-        ),
-    ] = None,
-    by_group: Annotated[
-        bool | None, typer.Option("--by-group", help="For coco: a file of annotations for each group.")
-    ] = None,
-    segment: Annotated[bool | None, typer.Option("--segment", help="For yolo: mask outlines instead of boxes.")] = None,
-    single_group: Annotated[
-        bool | None,
-        typer.Option("--single-group", help="For yolo: export even without pictures in group train or val."),
-    ] = None,
-    unlooked: Annotated[
-        bool | None,
-        typer.Option("--unlooked", help="For coco and yolo: include samples that the model skipped, as empty ones."),
-    ] = None,
+    **options: Any,
 ) -> Result:
     """Write a dataset in the format of another system.
 
@@ -78,9 +44,24 @@ def export(
     keep_buffers()
     limits = limits_of(context)
     labels = None if label_map is None else _labels(label_map)
-    options = options_of(context, "dataset", "to", "out", "label_map")
     with explained(dataset), report_progress(context) as tell:
         return run(Dataset(dataset, limits=limits), to, out, labels=labels, progress=tell, **options)
+
+
+def _add_options(verb: Any) -> None:
+    """Give a verb the options of all systems, as parameters that typer reads."""
+    made = dict(inspect.signature(verb, eval_str=True).parameters)
+    del made["options"]
+    for name, (purpose, kind, form) in OPTIONS.items():
+        users = " and ".join(system.name for system in SYSTEMS.values() if name in system.options)
+        given = typer.Option(f"--{name.replace('_', '-')}", metavar=form, help=f"For {users}: {purpose}.")
+        made[name] = inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, given]
+        )
+    vars(verb)["__signature__"] = inspect.Signature([*made.values()])
+
+
+_add_options(export)
 
 
 def _labels(given: list[str]) -> dict[str, str]:

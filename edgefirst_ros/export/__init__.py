@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from edgefirst_ros import CallableModule
 from edgefirst_ros.counts import Progress, quiet
@@ -42,8 +42,8 @@ class System:
     """Called with an opened dataset, an empty folder, the report, the progress, and options by keyword."""
     restore: Callable[..., None] | None
     """Called with the folder or file that is imported, an empty folder, the limits, the report, the progress."""
-    options: Mapping[str, str]
-    """{option of `export`: its purpose}."""
+    options: Sequence[str]
+    """Names of the options of `export`."""
     calibrated: bool = True
     """True if the format can hold calibrations."""
     joins: bool = False
@@ -59,37 +59,44 @@ def _lazily(module: str, name: str) -> Callable[..., None]:
     return call
 
 
-_PICTURES = {
-    "pictures": "copy, link (to the files of a dataset that is a folder) or none",
-    "unlooked": "also samples that the model skipped, as empty pictures",
+class SystemOption(NamedTuple):
+    """An option of one or several systems."""
+
+    purpose: str
+    type: type = bool
+    form: str | None = None
+    """Its values on the command line."""
+
+
+OPTIONS = {
+    "keyframe_rate": SystemOption("keyframes a second; other messages are sweeps; default: 2", float, "HZ"),
+    "scene_seconds": SystemOption("length of a scene; default: a sequence is one scene", float, "S"),
+    "undistort": SystemOption("take the lens distortion out of the pictures"),
+    "store": SystemOption("one file per group of components, or a folder; default: itar", str, "itar|directory"),
+    "pictures": SystemOption(
+        "copies, links into a dataset of layout directory, or none; default: copy", str, "copy|link|none"
+    ),
+    "by_group": SystemOption("a file of annotations for each group"),
+    "segment": SystemOption("mask outlines instead of boxes"),
+    "single_group": SystemOption("export even without pictures in group train or val"),
+    "unlooked": SystemOption("include samples that the model skipped, as empty ones"),
 }
-_COCO = _PICTURES | {"by_group": "a file of annotations for each group"}
-_YOLO = _PICTURES | {
-    "segment": "outlines instead of boxes",
-    "single_group": "also without pictures in group train or val",
-}
-_NCORE = {"store": "kind of its stores, itar or directory"}
-_L5KIT = {"labels": "names of its classes by label, over the usual ones"}
-_NUSCENES = {
-    "keyframe_rate": "keyframes a second; all other messages are sweeps",
-    "scene_seconds": "length of a scene in s",
-    "labels": "categories of nuScenes by label, over the usual ones",
-    "undistort": "take the distortion out of the pictures",
-}
+"""All options by name but `labels`, which maps labels to classes of a system."""
+_COCO = ("pictures", "unlooked", "by_group")
+_YOLO = ("pictures", "unlooked", "segment", "single_group")
+_NUSCENES = ("keyframe_rate", "scene_seconds", "labels", "undistort")
 SYSTEMS = {
     system.name: system
     for system in (
         System("coco", _lazily("labels.coco", "export"), None, _COCO, calibrated=False),
         System("yolo", _lazily("labels.yolo", "export"), None, _YOLO, calibrated=False),
-        System("ncore", _lazily("ncore.write", "export"), _lazily("ncore.read_foreign", "restore"), _NCORE),
-        System("l5kit", _lazily("l5kit.write", "export"), _lazily("l5kit.read_foreign", "restore"), _L5KIT),
-        System("roverd", _lazily("roverd.write", "export"), _lazily("roverd.read_foreign", "restore"), {}),
+        System("ncore", _lazily("ncore.write", "export"), _lazily("ncore.read_foreign", "restore"), ("store",)),
+        System("l5kit", _lazily("l5kit.write", "export"), _lazily("l5kit.read_foreign", "restore"), ("labels",)),
+        System("roverd", _lazily("roverd.write", "export"), _lazily("roverd.read_foreign", "restore"), ()),
         System("nuscenes", _lazily("nuscenes", "export"), None, _NUSCENES, joins=True),
     )
 }
 """The systems that are known, by name."""
-
-
 WIDTH = 40
 """Width in characters of the column that names columns and sensors."""
 
