@@ -302,7 +302,7 @@ class McapWalk(RecordedFile):
         while self.position < self.size:
             if reach is not None:
                 reach(self.position)
-            step = yield from self._record(file, self.position)
+            step = yield from self._record(file)
             if not step:
                 break
             self.position += step
@@ -318,8 +318,9 @@ class McapWalk(RecordedFile):
         body = channel.to_cdr(body, self._largest)
         return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition, self.number)
 
-    def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
-        """Handle the record at `position`; returns how far it is to the next one, 0 at the end of the data."""
+    def _record(self, file: BinaryIO) -> Generator[Message, None, int]:
+        """Handle the record at the position; returns how far it is to the next one, 0 at the end of the data."""
+        position = self.position
         file.seek(position)
         head = file.read(LONGEST_START)
         left = self.size - position - HEAD.size
@@ -327,60 +328,58 @@ class McapWalk(RecordedFile):
         if opcode == 0:
             file.seek(position)
             if not any(block.strip(b"\0") for block in iter(partial(file.read, 1 << 20), b"")):
-                self._damaged(position, "only zeros from here on", loss=False)
+                self._damaged("only zeros from here on", loss=False)
                 return 0
-            self._damaged(position, "no record here")
-            return self._resume(file, position)
+            self._damaged("no record here")
+            return self._resume(file)
         if opcode == Opcode.CHUNK:
-            step = yield from self._chunk(file, position, length, chunk_head(head))
+            step = yield from self._chunk(file, length, chunk_head(head))
             return step
         if length > left:
-            step = self._resume(file, position)
+            step = self._resume(file)
             loss = step != 0 or opcode not in WITHOUT_MESSAGES or length > LONGEST_TEXT
             found = f"{left} of {length} bytes" if left >= 0 else "inside its head"
-            self._damaged(position, f"a record of type {opcode} is cut: {found}", loss=loss)
+            self._damaged(f"a record of type {opcode} is cut: {found}", loss=loss)
             return step
         if opcode == Opcode.DATA_END:
             following = find_chunk(file, position + HEAD.size)
             if following is None:
                 self.ended = True
                 return 0
-            self._damaged(position, "an end of data before the last chunk")
+            self._damaged("an end of data before the last chunk")
             return following - position
         file.seek(position + HEAD.size)
         if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
             if length > LONGEST_TEXT:
-                self._damaged(position, f"a schema or channel of {length} bytes")
+                self._damaged(f"a schema or channel of {length} bytes")
             else:
-                self._define(opcode, file.read(length), position)
+                self._define(opcode, file.read(length))
         elif opcode == Opcode.MESSAGE:
             if length > self._largest:
                 most = f"at most {self._largest} are read (limits.chunk_bytes)"
-                self._damaged(position, f"a message of {length} bytes, {most}")
+                self._damaged(f"a message of {length} bytes, {most}")
             else:
-                yield from self._loose(file, position, head[: HEAD.size] + file.read(length))
+                yield from self._loose(file, head[: HEAD.size] + file.read(length))
         elif (mistaken := chunk_head(head)) is not None and mistaken.agrees and mistaken.compression in COMPRESSIONS:
-            self._damaged(position, f"a chunk with the type {opcode}: none of its messages is used")
+            self._damaged(f"a chunk with the type {opcode}: none of its messages is used")
         return int(HEAD.size + length)
 
-    def _damaged(self, position: int, what: str, *, loss: bool = True) -> None:
-        self.damage.append(Damage(position, what, loss))
+    def _damaged(self, what: str, *, loss: bool = True) -> None:
+        self.damage.append(Damage(self.position, what, loss))
 
-    def _resume(self, file: BinaryIO, position: int) -> int:
-        """Return the distance from `position` to the next chunk after the data read for certain; 0 without one."""
+    def _resume(self, file: BinaryIO) -> int:
+        """Return the distance to the next chunk after the data read for certain; 0 without one."""
         following = find_chunk(file, self._certain)
-        return 0 if following is None else following - position
+        return 0 if following is None else following - self.position
 
-    def _chunk(
-        self, file: BinaryIO, position: int, length: int, head: ChunkHead | None
-    ) -> Generator[Message, None, int]:
-        left = self.size - position - HEAD.size
+    def _chunk(self, file: BinaryIO, length: int, head: ChunkHead | None) -> Generator[Message, None, int]:
+        position, left = self.position, self.size - self.position - HEAD.size
         whole = length <= left
         if head is None or (not whole and not head.agrees and length != UNFINISHED):
-            self._damaged(position, "a chunk that is cut in its head, or whose head makes no sense")
-            return self._resume(file, position)
-        if length == UNFINISHED and (step := self._resume(file, position)):
-            self._damaged(position, "a chunk that is not finished before others")
+            self._damaged("a chunk that is cut in its head, or whose head makes no sense")
+            return self._resume(file)
+        if length == UNFINISHED and (step := self._resume(file)):
+            self._damaged("a chunk that is not finished before others")
             return step
         body = position + HEAD.size + head.size
         packed = position + HEAD.size + min(length, left) - body
@@ -390,48 +389,48 @@ class McapWalk(RecordedFile):
             if whole and head.crc and zlib_ng.crc32(unpacked) != head.crc:
                 raise ValueError("wrong CRC")
         except ValueError as error:
-            self._damaged(position, f"a chunk that cannot be read, none of its messages is used: {error}")
+            self._damaged(f"a chunk that cannot be read, none of its messages is used: {error}")
             if not head.agrees:
-                return self._resume(file, position)
+                return self._resume(file)
             self._certain = position + HEAD.size + length
             return HEAD.size + length if whole else 0
         if not whole:
-            self._damaged(position, f"the last chunk is cut: {left} bytes of it are there")
+            self._damaged(f"the last chunk is cut: {left} bytes of it are there")
         elif not head.crc and head.unpacked != len(unpacked):
-            self._damaged(position, f"a chunk without CRC that gives {len(unpacked)} of {head.unpacked} bytes")
-        end = yield from self._read(file, unpacked, position, chunk.contents)
+            self._damaged(f"a chunk without CRC that gives {len(unpacked)} of {head.unpacked} bytes")
+        end = yield from self._read(file, unpacked, chunk.contents)
         if whole and end != len(unpacked):
-            self._damaged(position, f"a chunk whose records end after {end} of {len(unpacked)} bytes")
+            self._damaged(f"a chunk whose records end after {end} of {len(unpacked)} bytes")
         self.chunks.append(chunk)
         if whole and not head.agrees:
-            self._damaged(position, "a chunk whose lengths differ", loss=not head.crc)
+            self._damaged("a chunk whose lengths differ", loss=not head.crc)
             self._certain = body + min(packed, head.packed)
-            return self._resume(file, position)
+            return self._resume(file)
         self._certain = position + HEAD.size + length
         return HEAD.size + length if whole else 0
 
-    def _loose(self, file: BinaryIO, position: int, record: bytes) -> Iterator[Message]:
+    def _loose(self, file: BinaryIO, record: bytes) -> Iterator[Message]:
         """A message outside of all chunks; those that follow one another stay as one chunk without compression."""
-        last = self.chunks[-1] if self._certain == position and self.chunks else None
+        last = self.chunks[-1] if self._certain == self.position and self.chunks else None
         if last is None or not last.loose or last.packed >= LOOSE_CHUNK:
-            last = Chunk(position, 0, 0, "", True, Contents(), loose=True)
+            last = Chunk(self.position, 0, 0, "", True, Contents(), loose=True)
             self.chunks.append(last)
-        yield from self._read(file, record, position, last.contents)
+        yield from self._read(file, record, last.contents)
         size = last.packed + len(record)
         self.chunks[-1] = last._replace(packed=size, unpacked=size)
-        self._certain = position + len(record)
+        self._certain = self.position + len(record)
 
-    def _read(self, file: BinaryIO, data: bytes, position: int, contents: Contents) -> Generator[Message, None, int]:
+    def _read(self, file: BinaryIO, data: bytes, contents: Contents) -> Generator[Message, None, int]:
         """Yield the CDR messages among the records of one chunk; returns where the last whole record ends."""
         end = 0
         for opcode, at, length in records(data):
             end = at + length
             if opcode == Opcode.MESSAGE:
                 if length < MESSAGE_HEAD.size:
-                    self._damaged(position, f"a message record of {length} bytes")
+                    self._damaged(f"a message record of {length} bytes")
                     continue
                 number = data[at] | data[at + 1] << 8
-                channel = self.channels.get(number) or self._find_definition(file, number, position)
+                channel = self.channels.get(number) or self._find_definition(file, number)
                 if channel is not None:
                     channel.seen += 1
                     head, body = split_message(data, at, length)
@@ -443,23 +442,23 @@ class McapWalk(RecordedFile):
                         contents.note(number, message.log_time)
                         yield message
             elif opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
-                self._define(opcode, data[at : at + length], position)
+                self._define(opcode, data[at : at + length])
         return end
 
-    def _find_definition(self, file: BinaryIO, number: int, position: int) -> Channel | None:
+    def _find_definition(self, file: BinaryIO, number: int) -> Channel | None:
         """Return a channel whose definition was in a damaged part: a whole file repeats them at its end."""
         if number in self._unknown:
             return None
         if not self._unknown:
             for opcode, body in definitions(file, self.size, self._largest):
-                self._define(opcode, body, position)
+                self._define(opcode, body)
         channel = self.channels.get(number)
         if channel is None:
             self._unknown.add(number)
-            self._damaged(position, f"messages on the unknown channel {number}, here and perhaps later")
+            self._damaged(f"messages on the unknown channel {number}, here and perhaps later")
         return channel
 
-    def _define(self, opcode: int, body: bytes, position: int) -> None:
+    def _define(self, opcode: int, body: bytes) -> None:
         """Add a schema or channel from its record; of several with the same id the first counts.
 
         Raises EdgeFirstError where its messages need an extra that is not installed.
@@ -475,7 +474,7 @@ class McapWalk(RecordedFile):
             topic, at = _text(body, 4)
             encoding, _ = _text(body, at)
         except struct.error:
-            self._damaged(position, "a schema or channel record that ends early")
+            self._damaged("a schema or channel record that ends early")
             return
         kind, definition = self._schemas.get(schema, ("", b""))
         channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)

@@ -48,11 +48,9 @@ def open_converter(name: str, descriptors: bytes, note: Note) -> tuple[str, Conv
 
     schema, make = CONVERTERS[name]
     try:
-        parse = DecoderFactory().decoder_for(PROTOBUF, Schema(1, descriptors, PROTOBUF, name))
+        parse: Any = DecoderFactory().decoder_for(PROTOBUF, Schema(1, descriptors, PROTOBUF, name))
     except Exception as error:  # any error of protobuf on invalid descriptors
         raise RecordingError(f"{name}: its protobuf descriptors cannot be read: {error}") from error
-    if parse is None:
-        return None
 
     def convert(data: bytes) -> bytes:
         try:
