@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,8 @@ from edgefirst_ros.dataset.names import host_of, safe_name
 from edgefirst_ros.dataset.storage.lock import open_file, reporting
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
-from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.jpeg import Buffer, check_jpeg
 from edgefirst_ros.streams import of_kind
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 TOLERANCE = 100_000_000
 """Largest time between a picture and what belongs to it, ns."""

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefirst_ros import __version__
 from edgefirst_ros.counts import LOSS
@@ -26,14 +27,10 @@ from edgefirst_ros.dataset.schema import UNUSED
 from edgefirst_ros.dataset.summary import ALL, APART, shares_of
 from edgefirst_ros.dataset.verdict import Level
 from edgefirst_ros.errors import printable
+from edgefirst_ros.report.facts import Gathered
+from edgefirst_ros.report.figures import Figure
 from edgefirst_ros.report.sheet import filmstrip
 from edgefirst_ros.sensors.calibration import WORDS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from edgefirst_ros.report.facts import Gathered
-    from edgefirst_ros.report.figures import Figure
 
 TEMPLATES = Path(__file__).with_name("templates")
 SECTIONS = {

@@ -11,24 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path, hint_recover, is_folder_dataset, locate, unfinished_below
 from edgefirst_ros.dataset.objects.location import ObjectPath
 from edgefirst_ros.dataset.objects.places import Place, fetched, files_below, is_fleet, refuse_buckets
 from edgefirst_ros.dataset.objects.places import locate as places_of
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
-from edgefirst_ros.report.facts import quick, quick_of
+from edgefirst_ros.report.facts import gather, quick, quick_of
 from edgefirst_ros.report.page import page, table
-from edgefirst_ros.report.subject import check_container, summary_of
+from edgefirst_ros.report.subject import ReportSubject, check_container, summary_of
 from edgefirst_ros.sources.inputs import RecordingInput, is_recording, is_rosbag2, recordings_of
 from edgefirst_ros.streams import RECORDINGS
-
-if TYPE_CHECKING:
-    from edgefirst_ros.report.subject import ReportSubject
 
 SAMPLES = 12
 """Samples that a page shows."""
@@ -94,8 +92,6 @@ class Pages:
 
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
         """Write a page; returns its facts."""
-        from edgefirst_ros.report.facts import gather
-
         with self._opened(one, tell, members=True) as subject:
             found = gather(subject, self.samples)
             write(place, page(found, title, assumed=self.assume_forward, back=back))
@@ -156,9 +152,6 @@ class Pages:
                 subject.assume_forward, subject.path = self.assume_forward, self.path_of(one)
                 yield subject
             return
-        from edgefirst_ros.dataset import Dataset
-        from edgefirst_ros.report.subject import ReportSubject
-
         with one.files() as path:
             dataset = Dataset(path, limits=self.settings.limits)
             yield ReportSubject(one.name, self.path_of(one), dataset, assume_forward=self.assume_forward)

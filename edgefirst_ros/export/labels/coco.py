@@ -14,13 +14,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
+from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.tables.write import object_pixels, scores_lost
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import LONGEST_PART, clean_text, read_file
@@ -43,12 +44,8 @@ from edgefirst_ros.export.labels.pictures import (
     put_pictures,
     report_pictures,
 )
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.png import encode_gray
-
-if TYPE_CHECKING:
-    from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.export.output import LossReport
-
 
 FILE = "instances.json"
 STANDARD = ("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "keypoints", "num_keypoints")

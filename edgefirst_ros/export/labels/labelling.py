@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,11 +26,9 @@ from edgefirst_ros.dataset.objects.places import refuse_buckets
 from edgefirst_ros.dataset.query import annotating
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, nearest_first
+from edgefirst_ros.export.labels.foreign import ForeignLabels, Row
 from edgefirst_ros.export.labels.pictures import LISTS, LabelRows, extent_of, size_of, stem_of
 from edgefirst_ros.export.output import LossReport
-
-if TYPE_CHECKING:
-    from edgefirst_ros.export.labels.foreign import ForeignLabels, Row
 
 SHOWN = 5
 """Pictures without a sample that are named."""

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,18 +22,15 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import VERSIONS, WORKING
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations
 from edgefirst_ros.dataset.tables.values import converted
 from edgefirst_ros.dataset.tables.write import outline_of_png
 from edgefirst_ros.errors import DatasetError, UsageError, counted, text_of
 from edgefirst_ros.export.importing import check_member_name
-from edgefirst_ros.export.output import FILES_AT_ONCE, ahead, write_new
-
-if TYPE_CHECKING:
-    from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.dataset.sample import Sample
-    from edgefirst_ros.export.output import LossReport
+from edgefirst_ros.export.output import FILES_AT_ONCE, LossReport, ahead, write_new
 
 Boxes = NDArray[np.float64]
 LISTS = ("neg_label_indices", "not_exhaustive_label_indices")

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.objects.location import is_remote
+from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.write import scores_lost
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -34,10 +35,7 @@ from edgefirst_ros.export.labels.pictures import (
     put_pictures,
     report_pictures,
 )
-
-if TYPE_CHECKING:
-    from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.export.output import LossReport
+from edgefirst_ros.export.output import LossReport
 
 DATA, LABELS, ALL = "data.yaml", "labels", "all"
 GROUPS = ("train", "val")

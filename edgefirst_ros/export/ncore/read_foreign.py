@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +45,10 @@ from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.sensors.calibration import frame_of, judge
 from edgefirst_ros.sensors.cube import decode_cube
+from edgefirst_ros.sensors.jpeg import Buffer
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import BASE, geodetic, move_boxes, pose, quaternion, rotation, world_to_ecef
 from edgefirst_ros.streams import of_kind
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 TOLERANCE = importing.TOLERANCE // 1000
 """Largest skew of a box against a picture, µs."""

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import lru_cache, partial
 from math import isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,14 +50,11 @@ from edgefirst_ros.export.roverd.channels import (
 from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.sensors.calibration import MISSING
-from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.jpeg import Buffer, check_jpeg
 from edgefirst_ros.sensors.navigation import Fix, FixTrack, ValueTrack, slerp
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.streams import INSTANCE, of_kind
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 HUFFMAN = b"\xff\xc4"
 BLOCK = 1 << 16
