@@ -225,11 +225,7 @@ def _zstd(data: bytes, chunk: Chunk, largest: int) -> bytes:
             if announced > chunk.unpacked:
                 raise ValueError(f"{announced} bytes in place of {chunk.unpacked}")
             return zstandard.ZstdDecompressor().decompress(data, max_output_size=chunk.unpacked or 1)
-        reader = zstandard.ZstdDecompressor().stream_reader(data)
-        found = bytearray()
-        while len(found) < largest and (piece := reader.read(PIECE)):
-            found += piece
-        return bytes(found)
+        return zstandard.ZstdDecompressor().stream_reader(data).read(largest)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
 
@@ -237,16 +233,8 @@ def _zstd(data: bytes, chunk: Chunk, largest: int) -> bytes:
 def _lz4(data: bytes, chunk: Chunk, largest: int) -> bytes:
     import lz4.frame
 
-    decompressor = lz4.frame.LZ4FrameDecompressor()
-    if chunk.whole:
-        return bytes(decompressor.decompress(data, max_length=chunk.unpacked))
-    found = bytearray()
-    while len(found) < largest and (piece := decompressor.decompress(data, max_length=PIECE)):
-        found += piece
-        data = b""
-        if decompressor.eof or decompressor.needs_input:
-            break
-    return bytes(found)
+    most = chunk.unpacked if chunk.whole else largest
+    return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=most))
 
 
 LONGEST_TEXT = 1 << 24
