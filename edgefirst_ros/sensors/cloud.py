@@ -7,6 +7,7 @@ Source: PCD file format 0.7 (Point Cloud Library).
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import re
 import struct
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 Form = Literal["binary", "binary_compressed", "ascii"]
 DATATYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 """numpy kinds of PointField.datatype."""
-LETTERS = {"i": "I", "u": "U", "f": "F"}
 KINDS = {"I": "i", "U": "u", "F": "f"}
 KEYS = ("VERSION", "FIELDS", "SIZE", "TYPE", "COUNT", "WIDTH", "HEIGHT", "VIEWPOINT", "POINTS", "DATA")
 """Header lines of a PCD file in their order."""
@@ -84,7 +84,9 @@ def encode_cloud(
     points = message.width * message.height
     body = message.data.view()
     step = sum(field.size for field in fields)
-    packed = _in_line(fields, message.point_step) and (message.height <= 1 or message.row_step == message.width * step)
+    ends = itertools.accumulate((field.size for field in fields), initial=0)
+    in_line = [*ends] == [*(field.offset for field in fields), message.point_step]
+    packed = in_line and (message.height <= 1 or message.row_step == message.width * step)
     header = _header([*fields, *extra], message.width, message.height, data)
     if data == "binary" and packed and not extra and not message.is_bigendian:
         return [header, body[: points * step]]
@@ -111,7 +113,7 @@ def pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:
 
 
 def _header(fields: Sequence[_Field], width: int, height: int, data: Form) -> bytes:
-    columns = [(field.name, field.kind[1], LETTERS[field.kind[0]], str(field.count)) for field in fields]
+    columns = [(field.name, field.kind[1], field.kind[0].upper(), str(field.count)) for field in fields]
     described = map(" ".join, zip(*columns, strict=True)) if columns else [""] * 4
     values = "0.7", *described, width, height, "0 0 0 1 0 0 0", width * height, data
     return "".join(f"{key} {value}\n" for key, value in zip(KEYS, values, strict=True)).encode()
@@ -184,16 +186,6 @@ def _fields_of(described: tuple[tuple[int, str, int, int], ...]) -> tuple[_Field
     if not fields:
         raise MessageError(CANNOT_BE_STORED, "a cloud without fields")
     return tuple(fields)
-
-
-def _in_line(fields: Sequence[_Field], step: int) -> bool:
-    """True if the fields are one after the other and fill the point."""
-    end = 0
-    for field in fields:
-        if field.offset != end:
-            return False
-        end += field.size
-    return end == step
 
 
 def _filled(message: PointCloud2, fields: Sequence[_Field], extra: Sequence[_Field] = ()) -> NDArray[Any]:
