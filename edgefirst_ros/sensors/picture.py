@@ -108,7 +108,12 @@ class PictureEncoder:
         self._own = threading.local()
 
     def size(self, width: int, height: int) -> Size:
-        return scaled_size(width, height, self._max_width)
+        """Return the size in which a picture is written: even if it is scaled, in the same aspect."""
+        most = self._max_width
+        if most is None or width <= most:
+            return width, height
+        narrow = most - most % 2
+        return narrow, max(2, 2 * round(height * narrow / width / 2))
 
     def alters(self, width: int, height: int) -> bool:
         """True if a picture of some size does not stay as it is."""
@@ -351,14 +356,6 @@ def still_frame(data: bytes) -> Any:
 
 
 # ---- size --------------------------------------------------------------------------------------
-def scaled_size(width: int, height: int, most: int | None) -> Size:
-    """Return the size of a picture of at most `most` pixels in width (None: any): even, in the same aspect."""
-    if most is None or width <= most:
-        return width, height
-    narrow = most - most % 2
-    return narrow, max(2, 2 * round(height * narrow / width / 2))
-
-
 def scaled_info(info: Mapping[str, Any], before: Size, after: Size) -> dict[str, Any]:
     """Return the CameraInfo of pictures that were scaled, as image_proc's resize does it.
 

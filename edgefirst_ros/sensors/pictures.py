@@ -41,8 +41,6 @@ CODECS = {
     "h265": "hevc", "hevc": "hevc", "libx265": "hevc", "libkvazaar": "hevc",
 }  # fmt: skip
 """`format` of video, or name of its encoder up to `_` (`hevc_nvenc`) -> codec."""
-COLOURS = ("colorspace", "color_range", "color_primaries", "color_trc")
-"""Attributes of a picture's colour space."""
 
 
 def codec_of(form: str) -> str:
@@ -394,7 +392,7 @@ def join_pictures(tiles: list[Any]) -> Any:
     for number, plane in enumerate(whole.planes):
         rows = [np.hstack([_plane(tiles[n].planes[number], first) for n in pair]) for pair in ((0, 1), (2, 3))]
         fill_plane(plane, np.vstack(rows))
-    for name in COLOURS:
+    for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
         setattr(whole, name, getattr(first, name))
     return whole
 

@@ -129,11 +129,15 @@ class Decoder:
                 return open_hardware(self.codec)
             except ValueError as error:
                 self._fall_back(str(error))
-        decoder: Any = av.CodecContext.create(self.codec, "r")
-        decoder.thread_count = 1
-        # strict: hold back as many pictures for reordering as the stream may need
-        decoder.options = {"strict": "1", "max_pixels": str(self._limits.picture_pixels)}
-        return decoder
+        return _open_software(self.codec, self._limits)
+
+
+def _open_software(codec: str, limits: Limits) -> Any:
+    decoder: Any = av.CodecContext.create(codec, "r")
+    decoder.thread_count = 1
+    # strict: hold back as many pictures for reordering as the stream may need
+    decoder.options = {"strict": "1", "max_pixels": str(limits.picture_pixels)}
+    return decoder
 
 
 def _with_end(data: Buffer, codec: str) -> Buffer:
@@ -163,10 +167,7 @@ def self_test(codec: str, keyframe: bytes, limits: Limits) -> str | None:
 
     None where they cannot be compared, because software cannot decode it either.
     """
-    software: Any = av.CodecContext.create(codec, "r")
-    software.thread_count = 1
-    software.options = {"max_pixels": str(limits.picture_pixels)}
-    wanted = _luma(software, keyframe)
+    wanted = _luma(_open_software(codec, limits), keyframe)
     if wanted is None:
         return None
     name = HARDWARE.format(codec=codec)
