@@ -218,12 +218,6 @@ class _Finder:
             raise UsageError(f"{giver}: {where}: {topic} is the topic of {owner}; expected one of its own")
         return topic
 
-    def other_cameras(self, settings: Settings) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """Return the topics that the rig assigns to cameras beside the one of the frames, and their CameraInfo."""
-        keys = [sensor.key for sensor in settings.companions if sensor.form == "camera"]
-        found = {key: self.named(key, CAMERA_TYPES, settings) for key in keys}
-        return found, {key: self.named(key, (CAMERA_INFO,), settings, "info") for key in keys}
-
     def only_companions(
         self, found: dict[str, str], reference: str, settings: Settings, radars: Container[str]
     ) -> None:
@@ -432,7 +426,9 @@ def choose_topics(
     """
     radars = radars_by_name(topics) if live else radars
     finder = _Finder(topics, live, given={topic: "" for topic in topics if settings.is_left_alone(topic)})
-    given, others = finder.other_cameras(settings)
+    cameras = [sensor.key for sensor in settings.companions if sensor.form == "camera"]  # beside that of the frames
+    given = {key: finder.named(key, CAMERA_TYPES, settings) for key in cameras}
+    infos_of = {key: finder.named(key, (CAMERA_INFO,), settings, "info") for key in cameras}
     in_rig = settings.own_rig.sensors
 
     def in_rig_topic(key: str) -> bool:
@@ -486,7 +482,7 @@ def choose_topics(
     model = given["model"] if in_rig_topic("model") else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None
     infos = {CAMERA: finder.infos(info, finder.cameras)}
-    for key, named in others.items():
+    for key, named in infos_of.items():
         if (topic := given[key]) is not None:
             infos[key] = finder.infos(named, Cameras(topics, topic))
     statics = [

@@ -86,7 +86,9 @@ class ZenohTransport(Transport):
             mixed["further publishers"] = f"not used: {MOST_TOKENS} are noted, and more exist"
         keys = sorted({*announced, *lanes}, key=lambda key: (key not in self._listened, key.startswith("rt/"), key))
         for key in keys:
-            topic, schema = _described(key, announced.get(key), lanes.get(key))
+            one, own = announced.get(key), lanes.get(key)
+            topic, schema = (topic_of(key), None) if one is None else (one.topic, one.schema)
+            schema = schema if own is None else own.schema or schema
             if schema is None:
                 mixed[key] = f"not used: its type is unknown, its encoding is {lanes[key].encoding or 'not given'}"
                 continue
@@ -212,13 +214,6 @@ def _wanted_names(settings: Settings) -> set[str]:
     names |= {plain_name(topic) for topic in given}
     names |= {*_cameras(settings), *(["tf"] if settings.sensor("pose").tf is not None else [])}
     return names | ({*MODELS} if model is None else {model, *MODELS[2:]})
-
-
-def _described(key: str, announced: Announced | None, lane: Lane | None) -> tuple[str, str | None]:
-    """Return the topic of a key and its type, from messages or else a token."""
-    topic = topic_of(key) if announced is None else announced.topic
-    own = None if lane is None else lane.schema
-    return topic, own or (None if announced is None else announced.schema)
 
 
 def _foreign(lane: Lane) -> str:
