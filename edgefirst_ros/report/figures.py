@@ -111,10 +111,8 @@ def rates(subject: ReportSubject) -> Iterator[Figure]:
         edges = [*timeline.starts.values(), np.inf]
         spans = dict(zip(timeline.starts, itertools.pairwise(edges), strict=True))
     known = [one for parts in rows.values() for one in parts if len(one) > 2]
-    start, end = (
-        min((float(one.min()) for one in known), default=0),
-        max((float(one.max()) for one in known), default=0),
-    )
+    every = np.concatenate(known) if known else np.zeros(1)
+    start, end = float(every.min()), float(every.max())
     if end <= start:
         return
     width = (end - start) / CELLS
@@ -491,13 +489,9 @@ def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def with_breaks(x: Sequence[Floats], y: Sequence[Floats]) -> tuple[Floats, Floats]:
     """Join blocks to one line that is broken between them."""
-    xs: list[Any] = []
-    ys: list[Any] = []
-    for one, other in zip(x, y, strict=True):
-        if len(one):
-            xs += [one, one[-1:]]
-            ys += [other, np.array([np.nan])]
-    return (np.concatenate(xs), np.concatenate(ys)) if xs else (np.zeros(0), np.zeros(0))
+    xs = [np.append(one, one[-1:]) for one in x]
+    ys = [np.append(other, np.nan) for other in y if len(other)]
+    return np.concatenate([np.zeros(0), *xs]), np.concatenate([np.zeros(0), *ys])
 
 
 def rate_cells(times: Floats, period: float, start: float, end: float, middles: Floats, width: float) -> Floats:
@@ -517,12 +511,9 @@ def least_span(values: ArrayLike, span: float) -> list[float] | None:
     """Range of an axis for values that differ less than `span`, so that a steady line looks steady; else None."""
     given = np.asarray(values, float)
     given = given[np.isfinite(given)]
-    if not len(given):
+    if not len(given) or np.ptp(given) >= span:
         return None
-    low, high = float(given.min()), float(given.max())
-    if high - low >= span:
-        return None
-    middle = (low + high) / 2
+    middle = float(given.min() + given.max()) / 2
     return [middle - span / 2, middle + span / 2]
 
 

@@ -24,10 +24,9 @@ from edgefirst_ros.report.look import Unreadable, Ways, all_sensors, evenly, pro
 from edgefirst_ros.report.projection import Projector, xyz
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject
 from edgefirst_ros.sensors.calibration import frame_of
-from edgefirst_ros.sensors.transforms import frames_from
+from edgefirst_ros.sensors.transforms import BASE, frames_from
 from edgefirst_ros.streams import CAMERA, is_radar, of_key
 
-BASE = "base_link"
 Frame: TypeAlias = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels."""
 Colour: TypeAlias = tuple[int, ...]
@@ -265,6 +264,8 @@ STRIP = 6
 """Pictures of the filmstrip."""
 MOST_POINTS = 20_000
 """Lidar points that are drawn of one cloud."""
+font = cache(ImageFont.load_default)
+"""Pillow's own font of a size."""
 
 
 def distance_colours(metres: Floats) -> NDArray[np.uint8]:
@@ -281,12 +282,6 @@ def speed_colours(speed: Floats) -> NDArray[np.uint8]:
 def _ladder(part: Floats, ladder: Floats) -> NDArray[np.uint8]:
     steps = np.linspace(0, 1, len(ladder))
     return np.stack([np.interp(part, steps, ladder[:, c]) for c in range(3)], -1).astype(np.uint8)
-
-
-@cache
-def font(size: int) -> Any:
-    """Pillow's own font."""
-    return ImageFont.load_default(size)
 
 
 def scaled(rgb: NDArray[np.uint8]) -> Image.Image:

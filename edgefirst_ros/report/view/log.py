@@ -24,11 +24,11 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import EdgeFirstError, text_of
 from edgefirst_ros.report.look import sensors_in, speeds
 from edgefirst_ros.report.projection import TO_OPTICAL, xyz
-from edgefirst_ros.report.sheet import BASE, LABELS, PAPER, distance_colours, speed_colours
+from edgefirst_ros.report.sheet import LABELS, PAPER, distance_colours, speed_colours
 from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.report.view import ENTITIES
 from edgefirst_ros.sensors.calibration import IDENTITY, frame_of
-from edgefirst_ros.sensors.transforms import frames_from
+from edgefirst_ros.sensors.transforms import BASE, frames_from
 from edgefirst_ros.streams import CAMERA, of_key
 
 LARGEST_TENSOR = 1 << 24
