@@ -63,11 +63,8 @@ class Orders:
         else:
             query.drop()
 
-    def carry_out(self, service: Service, verb: str, query: Any) -> None:
-        """Carry out a command, and answer once it is done."""
-        service.order(verb).add_done_callback(partial(self._reply, verb, query))
-
-    def _reply(self, verb: str, query: Any, answer: Future[dict[str, Any]]) -> None:
+    def reply(self, verb: str, query: Any, answer: Future[dict[str, Any]]) -> None:
+        """Answer a command that is carried out."""
         try:
             query.reply(self._keys[verb], json.dumps(answer.result()), encoding=JSON)
             query.drop()
@@ -103,7 +100,7 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
                 item = inbox.get(timeout=max(0.0, looked + LOOK_EVERY - time.monotonic()))
                 if item is None:
                     break
-                orders.carry_out(service, *item)
+                service.order(item[0]).add_done_callback(partial(orders.reply, *item))
             now = time.monotonic()
             if now - looked >= LOOK_EVERY:
                 looked = now

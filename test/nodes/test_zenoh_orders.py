@@ -7,6 +7,7 @@ import json
 import queue
 import threading
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -46,7 +47,7 @@ class Asked:
         return self.inbox.get(timeout=LONG)
 
     def carry_out(self, verb, query):
-        self.orders.carry_out(self.service, verb, query)
+        self.service.order(verb).add_done_callback(partial(self.orders.reply, verb, query))
 
     def told(self):
         return self.replies.get(timeout=LONG)
