@@ -57,8 +57,6 @@ from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.streams import INSTANCE, of_kind
 
 HUFFMAN = b"\xff\xc4"
-BLOCK = 1 << 16
-"""Entries of a channel that are held as numbers of Python at a time."""
 MOST_FIXES = 1 << 20
 """Positions of a trace that are read: 29 h at 10 Hz."""
 QUALITY = 95
@@ -186,39 +184,39 @@ class _ForeignTrace:
 
     def _read_fixes(self) -> None:
         """Read where the vehicle was. Raises DatasetError for more positions than can be held."""
-        for stamps, places in self._blocks(self._gps, LLA):
-            for stamp, (latitude, longitude, altitude) in zip(stamps.tolist(), places.tolist(), strict=True):
-                if abs(latitude) <= 90 and abs(longitude) <= 180:
-                    self._fixes.add(Fix(stamp, latitude, longitude, altitude if isfinite(altitude) else nan, None))
+        stamps, places = self._entries(self._gps, LLA)
+        if len(stamps) > MOST_FIXES:
+            where = self._folder / self._gps
+            raise DatasetError(f"{where}: has {len(stamps)} positions, up to {MOST_FIXES} are read")
+        for stamp, (latitude, longitude, altitude) in zip(stamps.tolist(), places.astype(float).tolist(), strict=True):
+            if abs(latitude) <= 90 and abs(longitude) <= 180:
+                self._fixes.add(Fix(stamp, latitude, longitude, altitude if isfinite(altitude) else nan, None))
         self._fixes.close()
 
     def _read_turns(self) -> None:
         """Read how the vehicle was turned right before and after each picture: an IMU measures far more often."""
-        known = [(stamps, np.isfinite(angles).all(1)) for stamps, angles in self._blocks(self._imu, ROT)]
-        if not known:
-            return
-        sound = np.flatnonzero(np.concatenate([finite for _, finite in known]))
-        stamps, first = np.unique(np.concatenate([stamps for stamps, _ in known])[sound], return_index=True)
+        stamps, angles = self._entries(self._imu, ROT)
+        sound = np.flatnonzero(np.isfinite(angles).all(1))
+        stamps, first = np.unique(stamps[sound], return_index=True)
         after = np.searchsorted(stamps, self._stamps)
         near = np.unique(np.concatenate([after - 1, after]))
         near = near[(near >= 0) & (near < len(stamps))]
-        angles = self._readers[self._imu].raw(ROT)[sound[first[near]]].astype(np.float64)
-        for stamp, (x, y, z, w) in zip(stamps[near].tolist(), from_euler(angles).tolist(), strict=True):
+        turns = from_euler(angles[sound[first[near]]])
+        for stamp, (x, y, z, w) in zip(stamps[near].tolist(), turns.tolist(), strict=True):
             self._turns.add(stamp, (x, y, z, w))
 
-    def _blocks(self, sensor: str, channel: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """Stamps (M,) and entries (M, 3) of a channel, some at a time: files can be sparse."""
+    def _entries(self, sensor: str, channel: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Return stamps (M,) and entries (M, 3), mapped, of a channel; none of one that is missing or of another form.
+
+        The last ones may be without a stamp, as after a power cut.
+        """
         reader = self._readers.get(sensor)
         if reader and {channel, STAMPS} <= reader.channels.keys():
             values = reader.raw(channel)
             if values.shape[1:] == (3,):
-                stamps = reader.stamps()
-                count = min(len(stamps), len(values))  # the last ones may be without a stamp, as after a power cut
-                if sensor == self._gps and count > MOST_FIXES:
-                    raise DatasetError(f"{reader.folder}: has {count} positions, up to {MOST_FIXES} are read")
-                for start in range(0, count, BLOCK):
-                    part = slice(start, min(start + BLOCK, count))
-                    yield stamps[part], values[part].astype(np.float64)
+                stamps = reader.stamps()[: len(values)]
+                return stamps, values[: len(stamps)]
+        return np.empty(0, np.int64), np.empty((0, 3))
 
     def samples(self, sequence: str) -> Iterator[NewSample]:
         """Yield a sample for each picture that is a whole JPEG."""
