@@ -114,10 +114,7 @@ def pairs_of(metadata: Mapping[str, str], rows: pl.DataFrame) -> list[tuple[int,
 
 def categories_of(labels: Sequence[str]) -> dict[str, dict[str, int]]:
     """Return the category metadata of a model's labels: the id of each is its place, of equal ones the first."""
-    places: dict[str, int] = {}
-    for index, name in enumerate(labels):
-        places.setdefault(name, index)
-    return {name: {"id": index} for name, index in places.items()}
+    return {name: {"id": labels.index(name)} for name in dict.fromkeys(labels)}
 
 
 def list_conflicts(pairs: Iterable[tuple[int, str]]) -> list[str]:

@@ -371,18 +371,12 @@ def repeats_of(
     `stamps` by input, of every row of the frames; `keys` in the order of the samples, `rows` of each its row.
     """
     found: dict[Key, frozenset[str]] = {}
-    before: tuple[str, int] | None = None
-    for key in keys:
-        row = rows.get(key)
-        if row is None:
-            before = None
-            continue
-        if before is not None and before[0] == key.name:
-            last = before[1]
+    for before, key in itertools.pairwise(keys):
+        if before.name == key.name and before in rows and key in rows:
+            last, row = rows[before], rows[key]
             same = [name for name, of in stamps.items() if of[row] is not None and of[row] == of[last]]
             if same:
                 found[key] = frozenset(same)
-        before = key.name, row
     return found
 
 

@@ -364,8 +364,6 @@ class Dataset(Samples):
     def groups(self) -> dict[str, int]:
         """{group: number of samples}, sorted."""
         rows = self.annotations
-        if not {"frame", "group"} <= set(rows.columns):
-            return {}
         texts = rows.select("name", "frame", rows["group"].cast(str)).drop_nulls("group").unique(["name", "frame"])
         return dict(texts["group"].value_counts().sort("group").iter_rows())
 
@@ -373,8 +371,7 @@ class Dataset(Samples):
     def labels(self) -> dict[str, int]:
         """{label: number of annotations}, sorted; labels that are listed only have 0."""
         found = dict.fromkeys(query.listed_labels(self.metadata), 0)
-        if "label" in self.annotations.columns:
-            found |= dict(self.annotations["label"].drop_nulls().cast(str).value_counts().iter_rows())
+        found |= dict(self.annotations["label"].drop_nulls().cast(str).value_counts().iter_rows())
         return dict(sorted(found.items()))
 
     def to_polars(self) -> pl.DataFrame:

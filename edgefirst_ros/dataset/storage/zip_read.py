@@ -421,10 +421,7 @@ class Archive:
     def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path, self._limits = path, limits
         self._fd = open_file(path)
-        try:
-            self.file_size = os.fstat(self._fd).st_size
-        except OSError as error:
-            raise DatasetError(f"{path}: cannot be accessed: {error}") from error
+        self.file_size = os.fstat(self._fd).st_size
         with open(self._fd, "rb", closefd=False) as handle:
             self._index_members(handle)
 

@@ -31,6 +31,7 @@ from edgefirst_ros.dataset.storage.lock import (
 )
 from edgefirst_ros.dataset.storage.space import check_there, largest_file
 from edgefirst_ros.dataset.storage.zip_read import (
+    CENTRAL,
     CENTRAL_MARK,
     DEFLATED,
     DESCRIPTOR,
@@ -403,11 +404,10 @@ def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
 
 def _is_central(fd: int, position: int, size: int) -> bool:
     """True if a central directory begins here: the record after the first one has a mark as well."""
-    head = os.pread(fd, 46, position)
-    if len(head) < 46:
+    head = os.pread(fd, CENTRAL.size, position)
+    if len(head) < CENTRAL.size:
         return False
-    lengths = (int.from_bytes(head[n : n + 2], "little") for n in (28, 30, 32))
-    follows = position + 46 + sum(lengths)
+    follows = position + CENTRAL.size + sum(CENTRAL.unpack(head)[10:13])
     return follows < size and os.pread(fd, 4, follows) in _ENDS
 
 

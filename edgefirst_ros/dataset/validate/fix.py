@@ -172,10 +172,8 @@ class RowRepair:
 
 
 def _any(batch: pa.RecordBatch, names: Collection[str]) -> Flags:
-    found: Flags = np.zeros(batch.num_rows, np.bool_)
-    for name in names:
-        if name in batch.schema.names:
-            found = np.logical_or(found, is_valid(batch[name]))
+    there = [is_valid(batch[name]) for name in names if name in batch.schema.names]
+    found: Flags = np.logical_or.reduce([np.zeros(batch.num_rows, bool), *there])
     return found
 
 

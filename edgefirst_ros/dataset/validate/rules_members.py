@@ -110,13 +110,11 @@ def unique(subject: Subject) -> Iterator[tuple[str, str]]:
     for name, found in subject.members:
         if found is None:
             continue
-        key, kind = found
-        sensor = streams.of_kind(kind).key
-        first = seen.get((key, sensor))
-        if first is None:
-            seen[key, sensor] = name
+        key, sensor = found[0], streams.of_kind(found[1]).key
+        if (key, sensor) in seen:
+            yield name, f"repeats {seen[key, sensor]}: {sensor} of {place_of(key)}"
         else:
-            yield name, f"repeats {first}: {sensor} of {place_of(key)}"
+            seen[key, sensor] = name
 
 
 @rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
