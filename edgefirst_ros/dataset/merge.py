@@ -247,21 +247,16 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
 def _left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:
     """Note the members of no sample, and the rows of both tables that belong to no sample that was `kept`."""
     dataset, without = part.dataset, len(part.dataset) - len(kept)
+    place = dataset.container.path
     rows = pl.concat([part.keys, keys_of(part.frames, dataset.paths.frames)])
     unknown = rows.unique().join(pl.DataFrame(kept, part.keys.schema, orient="row"), on=["name", "frame"], how="anti")
     if without:
-        notes.append(
-            f"{dataset.container.path}: dropped, without a stamp in the frames table: {counted(without, 'sample')}"
-        )
+        notes.append(f"{place}: dropped, without a stamp in the frames table: {counted(without, 'sample')}")
     if unknown.height > without:
-        notes.append(
-            f"{dataset.container.path}: dropped, rows without members: {counted(unknown.height - without, 'sample')}"
-        )
+        notes.append(f"{place}: dropped, rows without members: {counted(unknown.height - without, 'sample')}")
     own = {name for sample in dataset for name in dataset.members(sample.key).values()}
     foreign = [name for name in dataset.container.names if name not in own and not name.endswith("/")]
     if foreign:
-        notes.append(
-            f"{dataset.container.path}: dropped, of no sample: {counted(len(foreign), 'member')}: "
-            f"{listed(map(printable, foreign), MOST_NAMED)}"
-        )
+        names = listed(map(printable, foreign), MOST_NAMED)
+        notes.append(f"{place}: dropped, of no sample: {counted(len(foreign), 'member')}: {names}")
     return without + unknown.height + len(foreign)

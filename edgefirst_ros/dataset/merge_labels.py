@@ -227,14 +227,12 @@ def _unite_categories(parts: Sequence[MergeInput], numbers: Mapping[str, int]) -
     for part in parts:
         for label, own in described(part.metadata).items():
             plain = {key: value for key, value in own.items() if key != "id"}
-            known = united.setdefault(label, plain)
-            if plain and known != plain:
-                if known:
-                    part.notes.append(
-                        f"{part.dataset.paths.arrow}: category_metadata of {label!r} differs: the first one stays"
-                    )
-                else:
-                    united[label] = plain
+            if not united.get(label):
+                united[label] = plain
+            elif plain and united[label] != plain:
+                part.notes.append(
+                    f"{part.dataset.paths.arrow}: category_metadata of {label!r} differs: the first one stays"
+                )
     for label, number in numbers.items():
         united[label] = {"id": number, **united.get(label, {})}
     return united or None

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -532,6 +532,14 @@ class NewMessages:
                 self._last[base] = stamp
                 found.append(base)
         return found
+
+
+def add_counts(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sum of counts by name, sorted; a count of 0 stays."""
+    total = Counter[str]()
+    for one in found:
+        total.update(one)
+    return dict(sorted(total.items()))
 
 
 def keys_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:

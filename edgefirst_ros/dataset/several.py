@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from edgefirst_ros.dataset.names import Key, instances_of
+from edgefirst_ros.dataset.names import Key, add_counts, instances_of
 from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import dataset_places
 from edgefirst_ros.dataset.query import Samples, check_known, names_of, with_polygons
@@ -156,11 +155,11 @@ class Datasets(Dataset):
 
     @property
     def groups(self) -> dict[str, int]:
-        return _summed(part.groups for part in self.parts)
+        return add_counts(part.groups for part in self.parts)
 
     @property
     def labels(self) -> dict[str, int]:
-        return _summed(part.labels for part in self.parts)
+        return add_counts(part.labels for part in self.parts)
 
     def to_polars(self) -> pl.DataFrame:
         """Return one table: the annotations, each with the columns of its frame."""
@@ -226,13 +225,6 @@ def _reopen(places: list[Path], limits: Limits) -> Datasets:
 
 def _place_of(part: Dataset) -> Path:
     return part.place if isinstance(part.place, ObjectPath) else Path(os.path.abspath(part.place))
-
-
-def _summed(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total = Counter[str]()
-    for one in found:
-        total.update(one)
-    return dict(sorted(total.items()))
 
 
 def _stacked(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.counts import LOSS, Counts
+from edgefirst_ros.dataset.names import add_counts
 from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, of_sequence
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
 from edgefirst_ros.errors import DatasetError, Text, counted, listed
@@ -124,12 +125,6 @@ class DatasetSummary:
             return replace(self.sequences[0], name=ALL, checks=self.checks)
         from edgefirst_ros.sensors.calibration import WORDS
 
-        def total(of: Callable[[Summary], Mapping[str, int]]) -> dict[str, int]:
-            found: Counter[str] = Counter()
-            for one in self.sequences:
-                found.update(of(one))
-            return dict(sorted(found.items()))
-
         known = [one.counts for one in self.sequences if one.counts is not None]
         summed = Counts()
         for counts in known:
@@ -140,9 +135,9 @@ class DatasetSummary:
             sum(one.samples for one in self.sequences),
             self.timeline,
             max(words, key=WORDS.index, default=""),
-            total(lambda one: one.sensors),
-            total(lambda one: one.groups),
-            total(lambda one: one.labels),
+            add_counts(one.sensors for one in self.sequences),
+            add_counts(one.groups for one in self.sequences),
+            add_counts(one.labels for one in self.sequences),
             self.metadata.get("counts") or (summed.plain() if known else None),
             self.checks,
         )

@@ -231,15 +231,11 @@ class FinishedTables:
         self.description: dict[str, Any] = {}
         for path in filter(os.path.exists, (paths.arrow, paths.frames)):
             try:
-                table = TableFile(path, limits)
-                for _ in table.batches():
-                    pass
+                self.readable[path] = TableFile(path, limits).check_rows()
             except TooLargeError:
                 raise
             except DatasetError as error:
                 self.unreadable[path] = error
-            else:
-                self.readable[path] = table
         self._frames = self.readable.get(paths.frames)
         if self._frames is not None:
             self.companions = schema.companions_of(self._frames.schema.names)

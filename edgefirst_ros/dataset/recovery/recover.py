@@ -380,7 +380,7 @@ def has_tables(paths: DatasetPaths, limits: Limits) -> bool:
 
 def _is_table(path: Path, limits: Limits) -> bool:
     try:
-        return is_plain_file(path) and all(True for _ in TableFile(path, limits).batches())
+        return is_plain_file(path) and TableFile(path, limits).check_rows() is not None
     except TooLargeError:
         raise
     except DatasetError:

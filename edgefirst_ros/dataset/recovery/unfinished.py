@@ -162,9 +162,8 @@ class FolderMembers:
         known = _synced_samples(journals)
         for row in journals.frames.rows(journals.points[-1].samples):
             found = self._present(row)
-            if missing(row, {member.kind for member, _, _ in found}):
-                break
-            if any(_fault_of(name, file, known, journals) for _, name, file in found):
+            kinds = {member.kind for member, _, _ in found}
+            if missing(row, kinds) or any(_fault_of(name, file, known, journals) for _, name, file in found):
                 break
             whole += 1
         point = next(p for p in reversed(journals.points) if p.samples <= whole)

@@ -28,6 +28,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 if TYPE_CHECKING:
     import polars as pl
+    from typing_extensions import Self
 
 
 PYARROW = int(pa.__version__.partition(".")[0])
@@ -447,6 +448,12 @@ class TableFile:
             self._checked = True
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error
+
+    def check_rows(self) -> Self:
+        """Read all rows, which validates them, and return itself. Raises DatasetError."""
+        for _ in self.batches():
+            pass
+        return self
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return the values of existing columns as Python objects, without loading polars.

@@ -369,13 +369,10 @@ class Subject:
     def _open(self, opener: Callable[[Path, Limits], TableFile], path: Path) -> TableFile | None:
         """A table whose rows can all be read, or None and a fault."""
         try:
-            table = opener(path, self._limits)
-            for _ in table.batches():
-                pass
+            return opener(path, self._limits).check_rows()
         except DatasetError as error:
             self.table_faults.append((path.name, str(error).removeprefix(f"{path}: ")))
             return None
-        return table
 
     def _annotated(self) -> set[Key]:
         return {key_of(row) for row in self.annotated.select(KEY).unique().iter_rows(named=True)}
@@ -465,14 +462,9 @@ def _read_columns(table: TableFile, names: Iterable[str]) -> list[pl.Series]:
 
 
 def _plain_type(kind: pa.DataType) -> pl.DataType:
-    types = pa.types
-    if types.is_integer(kind) or types.is_boolean(kind):
-        return pl.Int64()
-    if types.is_floating(kind):
-        return pl.Float64()
     if is_list(kind):
         return pl.List(_plain_type(kind.value_type))
-    return pl.Null() if types.is_struct(kind) else pl.String()
+    return {"integer": pl.Int64(), "float": pl.Float64(), "struct": pl.Null()}.get(_form(kind), pl.String())
 
 
 def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
