@@ -165,36 +165,21 @@ class Datasets(Dataset):
         """Return one table: the annotations, each with the columns of its frame."""
         return _stacked([part.to_polars() for part in self.parts])
 
-    def samples(
-        self,
-        inputs: str | Collection[str] | None = None,
-        *more: str,
-        label: str | Collection[str] | None = None,
-        group: str | Collection[str] | None = None,
-        sequence: str | Collection[str] | None = None,
-        **further: Any,
-    ) -> Samples:
+    def samples(self, inputs: str | Collection[str] | None = None, *more: str, **conditions: Any) -> Samples:
         """Return the samples that match, as `Dataset.samples`; a label, group or sequence may be in any dataset."""
-        asked = {
-            name: None if value is None else names_of(value)
-            for name, value in (("label", label), ("group", group), ("sequence", sequence))
-        }
-        there = [
-            {name: getattr(part, f"{name}s") for name, values in asked.items() if values is not None}
-            for part in self.parts
-        ]
+        given = [name for name in ("label", "group", "sequence") if conditions.get(name) is not None]
+        asked = {name: names_of(conditions[name]) for name in given}
+        there = [{name: getattr(part, f"{name}s") for name in asked} for part in self.parts]
         for name, values in asked.items():
-            check_known(name, values or (), {one for part in there for one in part.get(name, ())})
+            check_known(name, values, {one for part in there for one in part[name]})
         instances = instances_of([*names_of(inputs), *more])
         sensors = [part._sensors_there() if instances else set[str]() for part in self.parts]
         check_known("sensor", instances, set[str]().union(*sensors))
         found: list[PartKey] = []
         for number, (part, known_here) in enumerate(zip(self.parts, there, strict=True)):
-            own: dict[str, Any] = {
-                name: [one for one in asked[name] or () if one in known] for name, known in known_here.items()
-            }
+            own = {name: [one for one in asked[name] if one in known] for name, known in known_here.items()}
             if all(own.values()) and instances <= sensors[number]:
-                found += [(number, key) for key in part.samples(inputs, *more, **own, **further)._keys]
+                found += [(number, key) for key in part.samples(inputs, *more, **conditions | own)._keys]
         return Samples(self, found)
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:

@@ -241,17 +241,16 @@ def summarize(
             **metadata,
             "counts": counts,
             "sources": [sources[n] for n in its.get("sources") or () if n < len(sources)],
+            "time_base": its.get("time_base") or metadata.get("time_base"),
         }
-        said["time_base"] = its.get("time_base") or metadata.get("time_base")
-        checks = checks_of(own, said if counted_apart else {**said, "sources": ()}, calibrations.get(name, ""))
-        if not counted_apart:
-            checks = [one for one in checks if one.key != "loss"]
+        word = calibrations.get(name, "")
+        checks = [one for one in checks_of(own, said, word) if counted_apart or one.key != "loss"]
         found.append(
             Summary(
                 name,
                 number[name],
                 own,
-                calibrations.get(name, ""),
+                word,
                 sensors.get(name, {}) if sensors is not None else own.present,
                 groups.get(name, {}),
                 labels.get(name, {}),

@@ -272,9 +272,13 @@ def sync_folder(path: Path) -> None:
 def sync_disk(fd: int) -> None:
     """Sync everything on the disk of an open file or folder; for thousands of files cheaper than one by one.
 
-    Raises OSError where it refused something since that file was opened (from Linux 5.8 on).
+    Raises OSError where it refused something since that file was opened (from Linux 5.8 on). `os.sync`, on other
+    systems, waits for every disk and reports no error.
     """
-    if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "syncfs"):
+        os.sync()
+    elif library.syncfs(fd):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
