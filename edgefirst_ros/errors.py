@@ -6,8 +6,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -149,6 +149,15 @@ class RecordingError(EdgeFirstError):
 
 class DatasetError(EdgeFirstError):
     """A dataset that cannot be read or written."""
+
+
+@contextmanager
+def explain_errors(text: str, *kinds: type[BaseException]) -> Iterator[None]:
+    """Turn an error of these kinds inside into a DatasetError of `text` and its message."""
+    try:
+        yield
+    except kinds as error:
+        raise DatasetError(f"{text}: {error}") from error
 
 
 class TooLargeError(DatasetError):

@@ -22,8 +22,9 @@ from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, keep_each
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.forms import Annotations
+from edgefirst_ros.dataset.tables.values import MISFITS
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, write_rows
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, explain_errors, nearest_first
 from edgefirst_ros.limits import Limits
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -91,10 +92,8 @@ def table_of(rows: Sequence[Mapping[str, Any]], further: Mapping[str, str]) -> p
     columns: dict[str, pa.Array] = {}
     for name in {"name": None, "frame": None, "label": None, **dict.fromkeys(name for row in rows for name in row)}:
         kind = None if name in further else schema.working(schema.WORKING[name])
-        try:
+        with explain_errors(f"column {further.get(name, name)!r} does not fit {kind}", *MISFITS):
             columns[further.get(name, name)] = pa.array([row.get(name) for row in rows], kind)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise DatasetError(f"column {further.get(name, name)!r} does not fit {kind}: {error}") from error
     return pl.DataFrame(pl.from_arrow(pa.table(columns)))
 
 

@@ -37,7 +37,7 @@ from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, 
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, carry_timing
 from edgefirst_ros.dataset.tables.values import cast_rows
-from edgefirst_ros.errors import DatasetError, UsageError, text_of
+from edgefirst_ros.errors import DatasetError, UsageError, explain_errors, text_of
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.masks import VOID
 from edgefirst_ros.sensors.png import encode_gray
@@ -286,10 +286,8 @@ def read_frames(file: TableFile) -> pl.DataFrame:
     wanted = schema.journal_schema(known)
     batches = []
     for batch in file.batches():
-        try:
+        with explain_errors(str(file.path), DatasetError):
             batches.append(cast_rows(batch.select(wanted.names), wanted))
-        except DatasetError as error:
-            raise DatasetError(f"{file.path}: {error}") from error
     return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, wanted)))
 
 

@@ -30,7 +30,7 @@ from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_an
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, is_valid, numbers_of
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, outline_of_png, scores_lost, write_rows
-from edgefirst_ros.errors import DatasetError, Text, UsageError, counted
+from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.png import decode_gray
 from edgefirst_ros.sensors.transforms import BASE, frames_from
@@ -155,10 +155,9 @@ def migrate(
         tally.freeze()
         with Replacement(target, suffix=".partial", action="write") as replacement:
             with replacement.writing() as file:
-                try:
+                refusals = pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException
+                with explain_errors(f"{target}: cannot be written", *refusals):
                     rows = write_rows(change.batches, file, form, written, categories, metadata, to)
-                except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-                    raise DatasetError(f"{target}: cannot be written: {error}") from error
             replacement.put_in_place(overwrite=overwrite)
         shown = cast("Path", ObjectPath(str(Location.of(source)))) if is_remote(source) else table
         changed, lost = dict(tally.changed), dict(tally.lost)

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import pyarrow as pa
 
 from edgefirst_ros import streams
-from edgefirst_ros.errors import DatasetError, UsageError, names_beside, nearest_first, path_text
+from edgefirst_ros.errors import DatasetError, UsageError, explain_errors, names_beside, nearest_first, path_text
 from edgefirst_ros.streams import SENSORS
 
 T = TypeVar("T")
@@ -290,10 +290,8 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     text = path_text(path)
     if "\0" in text:
         raise DatasetError(f"{text!r} is not a valid path")
-    try:
+    with explain_errors(f"{text}: cannot be accessed", OSError):
         given = Path(os.path.abspath(text))
-    except OSError as error:
-        raise DatasetError(f"{text}: cannot be accessed: {error}") from error
     candidates = [candidate for candidate in _candidates(given) if candidate.name]
     for candidate in candidates:
         if _is_file(candidate.container) if candidate.layout == "zip" else is_folder_dataset(candidate.folder):

@@ -33,7 +33,7 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Loop, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, explain_errors, nearest_first
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 
@@ -439,10 +439,8 @@ class Dataset(Samples):
         kinds = {kind for key, members in self._members.items() if key.name == sequence for kind in members}
         if not kinds and sequence not in {key.name for key in self.frame_rows}:
             query.check_known("sequence", [sequence], self.sequences)
-        try:
+        with explain_errors(str(self.paths.frames), DatasetError):
             return of_sequence(self.metadata, sequence, self.sequences, kinds)
-        except DatasetError as error:
-            raise DatasetError(f"{self.paths.frames}: {error}") from None
 
     def members(self, key: Key) -> Mapping[str, str]:
         """Return the members of a sample.

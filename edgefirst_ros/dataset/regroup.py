@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, show_path
+from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, explain_errors, listed, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 KEY = ["name", "frame"]
@@ -62,11 +62,9 @@ def read_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.D
         (pl.col(name) if name in there else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted.items()
     ]
     found = pl.DataFrame(schema=wanted)
-    try:
+    with explain_errors(f"{table.path}: columns {', '.join(there)} cannot be read", pl.exceptions.PolarsError):
         for frame in table.frames(there):
             found.extend(frame.select(columns))  # copied: the other columns of the batch need not stay
-    except pl.exceptions.PolarsError as error:
-        raise DatasetError(f"{table.path}: columns {', '.join(there)} cannot be read: {error}") from error
     if found["name"].null_count():
         raise DatasetError(f"{table.path}: column 'name' is null in a row; it must not be")
     return found

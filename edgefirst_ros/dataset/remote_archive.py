@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     find_directory,
 )
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.limits import Limits
 
 AT_ONCE = 8 << 20
@@ -124,12 +124,10 @@ class RemoteArchive(Archive):
             held.write(tail)
             found = find_directory(held)
             start = found[1] if found is not None else max(0, self.file_size - LARGEST_TAIL)
-            try:
+            with explain_errors(f"{path}: not a readable ZIP archive", zipfile.BadZipFile):
                 for offset, block in directory_blocks(self.pread, start, begins, dense=found is not None):
                     held.seek(offset)
                     held.write(block)
-            except zipfile.BadZipFile as error:
-                raise DatasetError(f"{path}: not a readable ZIP archive: {error}") from error
             self._index_members(held)
         self._starts = sorted({*self.starts, self.directory_start})
         self._reads = threading.local()

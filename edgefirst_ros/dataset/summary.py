@@ -17,7 +17,7 @@ from edgefirst_ros.counts import LOSS, Counts
 from edgefirst_ros.dataset.names import add_counts
 from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, of_sequence
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
-from edgefirst_ros.errors import DatasetError, Text, counted, listed
+from edgefirst_ros.errors import DatasetError, Text, counted, explain_errors, listed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -283,10 +283,8 @@ def summarize_dataset(
     sensors = sensors or {name: dict(sorted(its.items())) for name, its in found.items()}
     words = stated_calibrations(dataset.metadata)  # also of sequences without samples
     words |= {name: dataset.calibration(name).calibration for name in found}
-    try:
+    with explain_errors(str(dataset.paths.arrow), DatasetError):
         return summarize(timeline, dataset.metadata, words, rows=dataset.annotations, samples=number, sensors=sensors)
-    except DatasetError as error:
-        raise DatasetError(f"{dataset.paths.arrow}: {error}") from None
 
 
 def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSummary:

@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.storage.lock import (
     write_at,
 )
 from edgefirst_ros.dataset.storage.space import check_there
-from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.errors import DatasetError, StorageError, explain_errors
 from edgefirst_ros.streams import of_columns, of_kind
 
 if TYPE_CHECKING:
@@ -131,10 +131,8 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._root = open_file(path, folder=True)
-        try:
+        with explain_errors(f"{path}: cannot be listed", OSError):
             self._sizes = dict(_files(path, self._root, ""))
-        except OSError as error:
-            raise DatasetError(f"{path}: cannot be listed: {error}") from error
         self.names = list(self._sizes)
 
     def __reduce__(self) -> tuple[type[Folder], tuple[Path]]:

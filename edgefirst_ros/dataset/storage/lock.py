@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.errors import DatasetError, InUseError, StorageError
+from edgefirst_ros.errors import DatasetError, InUseError, StorageError, explain_errors
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
@@ -140,10 +140,8 @@ def open_synced(fd: int, path: Path, action: str = "write") -> Iterator[BinaryIO
     import pyarrow as pa
 
     with reporting(path, action), open(fd, "wb", buffering=1 << 20) as file:
-        try:
+        with explain_errors(f"{path}: cannot be rewritten", pa.ArrowException):
             yield file
-        except pa.ArrowException as error:
-            raise DatasetError(f"{path}: cannot be rewritten: {error}") from error
         file.flush()
         os.fsync(fd)
 

@@ -26,7 +26,7 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.storage.folder import Folder
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 LOCAL_MARK, CENTRAL_MARK, END_MARK, END64_MARK = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06"
@@ -427,10 +427,8 @@ class Archive:
 
     def _index_members(self, handle: IO[bytes]) -> None:
         """Read the directory: that of a plain ZIP as columns, which take a fraction of the time and memory."""
-        try:
+        with explain_errors(f"{self.path}: not a readable ZIP archive", OSError, zipfile.BadZipFile):
             self._plain = read_directory(handle)
-        except (OSError, zipfile.BadZipFile) as error:
-            raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}") from error
         self._others: list[zipfile.ZipInfo] = []
         """Entries of a ZIP that is not plain, folders too."""
         if self._plain is not None:

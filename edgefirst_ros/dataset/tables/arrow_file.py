@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.tables.values import bounds, is_list, is_valid
-from edgefirst_ros.errors import DatasetError, TooLargeError
+from edgefirst_ros.errors import DatasetError, TooLargeError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ class TableFile:
     def batches(self) -> Iterator[Any]:
         """Yield the record batches, on the first pass fully validated: lengths, offsets, UTF-8, dictionary indices."""
         budget, found = self._budget(), 0
-        try:
+        with explain_errors(f"{self.path}: rows cannot be read", pa.ArrowException, OSError, ValueError):
             for batch in self._stored():
                 found += batch.num_rows
                 if not self._checked:
@@ -446,8 +446,6 @@ class TableFile:
                 raise ValueError(f"{self.rows} are announced, but {found} are there")
             self.rows = found
             self._checked = True
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error
 
     def check_rows(self) -> Self:
         """Read all rows, which validates them, and return itself. Raises DatasetError."""
@@ -484,11 +482,9 @@ class TableFile:
             yield self._in_polars(columns, waiting)
 
     def _in_polars(self, names: Sequence[str], batches: Iterable[Any]) -> pl.DataFrame:
-        try:
+        with explain_errors(f"{self.path}: cannot be read as a table", pa.ArrowException, ValueError):
             schema = pa.schema([self.schema.field(name) for name in names])
             table = pa.Table.from_batches([batch.select(names) for batch in batches], schema).unify_dictionaries()
-        except (pa.ArrowException, ValueError) as error:
-            raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
         return to_polars(self.path, table)
 
     def _stored(self) -> Iterator[Any]:
@@ -550,11 +546,10 @@ def to_polars(path: Path, table: Any) -> pl.DataFrame:
     """Return a pyarrow table in polars. Raises DatasetError naming `path` for types unknown to polars."""
     import polars as pl
 
-    try:
+    refusals = pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError
+    with explain_errors(f"{path}: cannot be read as a table", *refusals):
         _check_types(table.schema)
         return pl.DataFrame(pl.from_arrow(table))
-    except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
-        raise DatasetError(f"{path}: cannot be read as a table: {error}") from error
 
 
 def _check_types(fields: Iterable[Any]) -> None:

@@ -28,7 +28,7 @@ from edgefirst_ros.dataset.tables.values import (
     split,
     strip_broken_rings,
 )
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, UsageError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -180,10 +180,8 @@ class Annotations:
     def _read(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         source, column = self._sources[name]
         kind = schema.working(column)
-        try:
+        with explain_errors(f"{self.path}: column {source!r}", DatasetError, pa.ArrowException, ValueError):
             array = self._converted(batch[source], name, kind)
-        except (DatasetError, pa.ArrowException, ValueError) as error:
-            raise DatasetError(f"{self.path}: column {source!r}: {error}") from error
         if array.null_count and not column.nullable:
             row = pc.index(pc.is_null(array), True).as_py()
             raise DatasetError(

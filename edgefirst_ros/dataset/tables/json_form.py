@@ -26,6 +26,7 @@ from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.values import (
     LAYOUTS,
+    MISFITS,
     Tally,
     converted,
     fixed,
@@ -36,7 +37,7 @@ from edgefirst_ros.dataset.tables.values import (
     numpy_type,
 )
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, stored
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 _F64 = pa.float64()
@@ -328,11 +329,9 @@ class Flattener:
         if names.null_count:
             nameless = self.samples - count + pc.index(pc.is_null(names), True).as_py()
             raise self._error("has no name, sequence_name or image_name", nameless)
-        try:
+        place = f"one of {count} samples up to {self.samples} (from 0)"
+        with explain_errors(f"{self._path}: {place} has a mask that is not base64", ValueError):
             self._batches.append(_joined(samples, rows, names, np.array(self._owner)))
-        except ValueError as error:
-            place = f"one of {count} samples up to {self.samples} (from 0)"
-            raise DatasetError(f"{self._path}: {place} has a mask that is not base64: {error}") from error
         self._before += len(self._owner)
         self._waiting, self._rows, self._owner = [], [], []
 
@@ -342,7 +341,7 @@ class Flattener:
         given = {key: kind for key, kind in kinds.items() if key in keys}
         try:
             found = pa.array(values, pa.struct(list(given.items()))).flatten() if given else []
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except MISFITS as error:
             raise self._explained(values, kinds, what) from error
         nothing = {key: pa.nulls(len(values), kind) for key, kind in kinds.items() if key not in given}
         return dict(zip(given, found, strict=True)) | nothing
@@ -352,7 +351,7 @@ class Flattener:
             for key, kind in kinds.items():
                 try:
                     pa.array([value.get(key)], kind)
-                except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                except MISFITS as error:
                     place = self.samples - len(self._waiting) + number if what == "sample" else self._sample_of(number)
                     return self._error(
                         f"{key} of its {what}: {error}" if what != "sample" else f"{key}: {error}", place
@@ -367,7 +366,7 @@ class Flattener:
         for key, values in further.items():
             try:
                 array = pa.array([values.get(row) for row in range(self._before)])
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            except MISFITS:
                 array = None
             if array is None or pa.types.is_struct(array.type) or "struct" in str(array.type):
                 self._tally.lose(f"{of}{key}: values that make no column", len(values))
@@ -398,7 +397,7 @@ class NestedFile:
     def __init__(self, path: Path, tally: Tally) -> None:
         self.path = path
         rows = Flattener(path, tally)
-        try:
+        with explain_errors(f"{path}: cannot be read as JSON annotations", OSError, ValueError, RecursionError):
             with open(open_file(path), encoding="utf-8-sig", newline="") as file, _without_collector():
                 document = _Document(file, rows)
                 document.read()
@@ -408,8 +407,6 @@ class NestedFile:
             )
             "".join(part for item in self.metadata.items() for part in item).encode()  # must be Unicode
             self._table = rows.finish(self.metadata.get("box2d_format", LAYOUT))
-        except (OSError, ValueError, RecursionError) as error:
-            raise DatasetError(f"{path}: cannot be read as JSON annotations: {error}") from error
         self.schema = self._table.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:

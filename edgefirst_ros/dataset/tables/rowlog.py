@@ -28,8 +28,8 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, open_file, reporting, write_at
 from edgefirst_ros.dataset.tables.arrow_file import count_message
-from edgefirst_ros.dataset.tables.values import cast_rows, refuse_unknown
-from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.dataset.tables.values import MISFITS, cast_rows, refuse_unknown
+from edgefirst_ros.errors import DatasetError, StorageError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 
 Row = Mapping[str, object]
@@ -173,10 +173,8 @@ def batch_of(rows: Sequence[Row], columns: pa.Schema) -> pa.RecordBatch:
         if field.name not in filled:
             arrays.append(pa.nulls(len(rows), field.type))
             continue
-        try:
+        with explain_errors(f"{field.name} does not fit {field.type}", *MISFITS):
             arrays.append(pa.array([row.get(field.name) for row in rows], type=field.type))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise DatasetError(f"{field.name} does not fit {field.type}: {error}") from error
     return pa.record_batch(arrays, schema=columns)
 
 

@@ -15,12 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, explain_errors
 
 SHORTEST = 6
 """Values of the shortest ring: three points."""
 
 Numbers = NDArray[Any]
+MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""Errors of Arrow for values of Python that do not fit a type."""
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
@@ -279,13 +281,11 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         for child in values.type:
             if field.type.get_field_index(child.name) < 0:
                 raise DatasetError(f"this version knows no field {child.name!r} of column {field.name!r}")
-    try:
+    with explain_errors(f"column {field.name!r} cannot be cast", DatasetError, pa.ArrowException, ValueError):
         if pa.types.is_fixed_size_list(field.type):
             values, refused = arrays(values, field.type)
         else:
             values = cast_values(values, field.type)
-    except (DatasetError, pa.ArrowException, ValueError) as error:
-        raise DatasetError(f"column {field.name!r} cannot be cast: {error}") from error
     if refused:
         raise DatasetError(f"column {field.name!r} cannot be cast: {refused} values are not {field.type}")
     return values

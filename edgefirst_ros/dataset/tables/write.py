@@ -32,7 +32,7 @@ from edgefirst_ros.dataset.tables.values import (
     scalars_of,
     validity,
 )
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.sensors.png import decode_gray
 
 _Corner = tuple[int, int]
@@ -364,10 +364,8 @@ def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadat
 
 def json_text(value: object) -> str:
     """Return `value` as JSON in UTF-8; numbers that are not finite become null, mappings keep their order."""
-    try:
+    with explain_errors("metadata cannot be stored as JSON", TypeError, ValueError, RecursionError):
         text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DatasetError(f"metadata cannot be stored as JSON: {error}") from error
     return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate: JSON's own escape
 
 

@@ -25,7 +25,7 @@ from edgefirst_ros.dataset.tables.write import open_writer
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.dataset.validate.report import KEY, Subject, is_readable
 from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 BEFORE = ".before-fix"
@@ -85,10 +85,8 @@ def _mend_columns(
             kind = arrays[name].type
             if rule.fix is None or name not in rule.fix.mend or not rule.fix.fits(kind) or pa.types.is_null(kind):
                 continue
-            try:
+            with explain_errors(f"{path}: column {name!r} cannot be put right", pa.ArrowException, ValueError):
                 arrays[name], count = rule.fix.mend[name](arrays[name])
-            except (pa.ArrowException, ValueError) as error:
-                raise DatasetError(f"{path}: column {name!r} cannot be put right: {error}") from error
             if count:
                 changed[rule.id, rule.fix.said.format(name)] += count
     for name in (name for name in schema.GEOMETRY if name in arrays):
