@@ -404,8 +404,7 @@ def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, A
         except KeyError as error:
             raise DatasetError(f"{part.dataset.paths.frames}: the metadata have no counts") from error
         sequences |= _sequences(part, known, len(sources), {*sequences, *part.sequences.values()})
-        own = known.get("sources")
-        sources += own if isinstance(own, list) else []
+        sources += known.get("sources") or []
     if len(found) == 1 and all(old == new for old, new in parts[0].sequences.items()):
         return {**found[0], SEQUENCES: sequences}
     common, differing = combined(sequences)
@@ -437,14 +436,11 @@ def _sequences(part: MergeInput, known: Mapping[str, Any], offset: int, taken: s
 
     Of sequences without samples too, unless another one has their name.
     """
-    stored = known.get(SEQUENCES)
-    others = stored.keys() - part.sequences.keys() - taken if isinstance(stored, dict) else set()
+    others = (known.get(SEQUENCES) or {}).keys() - part.sequences.keys() - taken
     found = {}
     for old, new in {**part.sequences, **{name: name for name in sorted(others)}}.items():
         facts = part.dataset.sequence_facts(old)
-        places = facts.get("sources")
-        moved = [offset + place for place in places if isinstance(place, int)] if isinstance(places, list) else []
-        found[new] = {**facts, "sources": moved}
+        found[new] = {**facts, "sources": [offset + place for place in facts.get("sources") or ()]}
     return found
 
 
@@ -453,8 +449,8 @@ def _time_base(parts: Sequence[MergeInput], found: Sequence[Mapping[str, Any]]) 
     bases: dict[str, Any] = {}
     for part, known in zip(parts, found, strict=True):
         base = known.get("time_base")
-        of_each = base.get("sequences", {}) if isinstance(base, dict) else {}
-        plain = {key: base[key] for key in base if key != "sequences"} if isinstance(base, dict) else base
+        plain = base and {key: value for key, value in base.items() if key != "sequences"}
+        of_each = (base or {}).get("sequences") or {}
         bases |= {new: of_each.get(old, plain) for old, new in part.sequences.items()}
-    first = next(iter(bases.values()), None)
-    return {**first, "sequences": bases} if isinstance(first, dict) else {"sequences": bases}
+    first = next(iter(bases.values()), None) or {}
+    return {**first, "sequences": bases}

@@ -312,9 +312,8 @@ def stated_calibrations(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return {sequence: calibration} as the metadata of the frames table state it, where they do."""
     from edgefirst_ros.sensors.calibration import WORDS
 
-    known = metadata.get(SEQUENCES)
-    words = {name: of.get("calibration") for name, of in known.items()} if isinstance(known, dict) else {}
-    return {name: word for name, word in words.items() if isinstance(word, str) and word in WORDS}
+    words = {name: of.get("calibration") for name, of in (metadata.get(SEQUENCES) or {}).items()}
+    return {name: word for name, word in words.items() if word in WORDS}
 
 
 def format_time(stamp: int) -> str:
