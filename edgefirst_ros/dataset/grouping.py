@@ -10,18 +10,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import fsum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.tables.write import Batches
 from edgefirst_ros.errors import UsageError, nearest_first
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class Kind(NamedTuple):
@@ -279,8 +277,6 @@ def groups_of(rule: GroupRule, frames: Iterable[pl.DataFrame], annotations: Iter
 
     Rows of frames may have stamps of companions, those of annotations labels.
     """
-    import polars as pl
-
     found: dict[tuple[str, int], Counter[Kind]] = {}
     for counted, tables in ((count_samples, frames), (count_labels, annotations)):
         for rows in tables:
@@ -292,8 +288,6 @@ def groups_of(rule: GroupRule, frames: Iterable[pl.DataFrame], annotations: Iter
 
 def count_samples(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], Counter[Kind]]]:
     """Yield the values of the columns `by`, and counts of samples and sensors of rows of frames that have them."""
-    import polars as pl
-
     stamps = {sensor.key: f"{sensor.column}_timestamp" for sensor in streams.of_columns(rows.columns)}
     stamps = {key: column for key, column in stamps.items() if column in rows.columns}
     counts = [pl.len().alias("samples"), *(pl.col(column).count() for column in stamps.values())]
@@ -313,7 +307,6 @@ def with_groups(rule: GroupRule | None, frames: Batches, annotations: Batches) -
     """Return the rows of a journal of annotations with the group of their sample; as they are without a rule."""
     if rule is None:
         return annotations
-    import polars as pl
 
     def table(batch: pa.RecordBatch, *names: str) -> pl.DataFrame:
         return pl.DataFrame(pl.from_arrow(batch.select(names)))

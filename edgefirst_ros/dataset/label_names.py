@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.schema import parsed
 from edgefirst_ros.errors import UsageError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MOST_NAMED = 10
 
@@ -51,8 +49,6 @@ class Labels:
 
         Raises UsageError where an index represents two labels, or a label has two.
         """
-        import polars as pl
-
         if "label" not in rows.columns:
             return rows
         if "label_index" not in rows.columns:

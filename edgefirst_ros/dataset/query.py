@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, inputs_of_kinds, parse_member
 from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
@@ -23,7 +24,6 @@ from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_firs
 from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
-    import polars as pl
     from numpy.typing import NDArray
 
     from edgefirst_ros.dataset.reader import Dataset
@@ -56,8 +56,6 @@ INSTEAD = {
 
 def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Return columns name (String) and frame (Int64), cast from any type; raises DatasetError naming `path`."""
-    import polars as pl
-
     frame = pl.col("frame") if "frame" in table.columns else pl.lit(None)
     for name, kind in table.schema.items():
         if name == "name" and kind not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
@@ -110,16 +108,12 @@ def spans_of(order: pl.DataFrame) -> dict[Key, tuple[int, int]]:
 
 def annotating(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that hold an annotation; one without label and geometry only marks a sample without any."""
-    import polars as pl
-
     present = [name for name in ("label", *schema.GEOMETRY) if name in table.columns]
     return table.filter(pl.any_horizontal(pl.col(present).is_not_null())) if present else table.clear()
 
 
 def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Return the table without rings that are odd, under three points or not finite, and the number of those."""
-    import polars as pl
-
     broken = 0
     for name in ("polygon", "mask"):
         array = table[name].to_arrow() if name in table.columns else None
@@ -147,8 +141,6 @@ def matching(
 
     Raises UsageError for a score outside 0..1, and for a label or group that neither a row nor `metadata` has.
     """
-    import polars as pl
-
     if score is not None and not 0 <= score <= 1:
         raise UsageError(f"score is {score}, it must be within 0..1")
     wanted = []
@@ -175,8 +167,6 @@ def listed_labels(metadata: Mapping[str, Any]) -> list[str]:
 
 def with_all_columns(table: pl.DataFrame, version: str) -> pl.DataFrame:
     """Return annotations with every column of their version, null for absent ones, in the version's order."""
-    import polars as pl
-
     known = pl.DataFrame(pl.from_arrow(schema.arrow_schema(schema.columns(version)).empty_table())).schema
     aliased = {schema.ALIASES[name] for name in table.columns if name in schema.ALIASES}
     missing = [name for name in known if name not in table.columns and name not in aliased]
@@ -198,8 +188,6 @@ def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: D
 
 def with_polygons(table: pl.DataFrame) -> pl.DataFrame:
     """Return annotations in which masks that are outlines, as until 2025.10, are polygons."""
-    import polars as pl
-
     if not isinstance(table.schema.get("mask"), pl.List):
         return table
     rings = split(table["mask"].to_arrow(compat_level=pl.CompatLevel.oldest()))
@@ -207,8 +195,6 @@ def with_polygons(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _values(table: pl.DataFrame, column: str) -> list[str]:
-    import polars as pl
-
     return table[column].drop_nulls().unique(maintain_order=True).cast(pl.String).to_list()
 
 
@@ -305,8 +291,6 @@ class Samples(Sequence["Sample"]):
         Raises:
             UsageError: A column is unknown, or the result is not one Boolean for each row.
         """
-        import polars as pl
-
         if callable(expression) and not named:
             return Samples(self.dataset, [key for key in self._keys if expression(self.dataset._sample_of(key))])
         if named or not isinstance(expression, pl.Expr):
@@ -347,8 +331,6 @@ def processed(dataset: Dataset) -> Collection[Key]:
 
 def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return (N, 4) centre and size of boxes in parts of the picture, without nulls and boxes in pixels."""
-    import polars as pl
-
     if "box2d" not in rows.columns or str(metadata.get("box2d_normalized", "true")) == "false":
         return np.zeros((0, 4))
     kind = rows.schema["box2d"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from edgefirst_ros.dataset import query, schema
+from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import (
     DatasetPaths,
     Key,
@@ -38,7 +39,6 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 
 if TYPE_CHECKING:
-    import polars as pl
     from typing_extensions import Self
 
 Named: TypeAlias = "str | os.PathLike[str]"
@@ -147,8 +147,6 @@ class Dataset(Samples):
 
         `schemas`: of the frames and of the annotations of all datasets that are asked; columns absent here are null.
         """
-        import polars as pl
-
         table, path = self.frames, self.paths.frames
         named = dict.fromkeys(expression.meta.root_names())
         of_frames, of_rows = schemas or (table.schema if table is not None else {}, {})
@@ -209,8 +207,6 @@ class Dataset(Samples):
         invalid rings of polygons are dropped, with a warning. JSON has the columns and types of an Arrow file of its
         version. Without such a file the table has no rows.
         """
-        import polars as pl
-
         if not self._annotation_file:
             return query.with_all_columns(pl.DataFrame(schema={"name": pl.String}), schema.DEFAULT_VERSION)
         table, broken = query.without_broken_rings(self._annotation_file.frame())

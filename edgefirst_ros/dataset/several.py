@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import Key, add_counts, instances_of
 from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import dataset_places
@@ -19,9 +20,6 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.zip_read import Loop
 from edgefirst_ros.errors import DatasetError, counted, listed
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-
-if TYPE_CHECKING:
-    import polars as pl
 
 AT_ONCE = 8
 """Datasets of buckets that are opened side by side."""
@@ -217,8 +215,6 @@ def _stacked(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
     Masks that are outlines, as until 2025.10, become polygons where another table has masks in pixels.
     """
-    import polars as pl
-
     texts = [table.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)) for table in tables]
     if any(table.schema.get("mask") == pl.Binary for table in texts):
         texts = list(map(with_polygons, texts))

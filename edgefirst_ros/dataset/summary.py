@@ -14,14 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.counts import LOSS, Counts
+from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import add_counts
 from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, of_sequence
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
-from edgefirst_ros.errors import DatasetError, Text, counted, explain_errors, listed
+from edgefirst_ros.errors import DatasetError, Text, counted, listed
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from edgefirst_ros.dataset.names import DatasetPaths
     from edgefirst_ros.dataset.reader import Dataset
 
@@ -283,8 +282,10 @@ def summarize_dataset(
     sensors = sensors or {name: dict(sorted(its.items())) for name, its in found.items()}
     words = stated_calibrations(dataset.metadata)  # also of sequences without samples
     words |= {name: dataset.calibration(name).calibration for name in found}
-    with explain_errors(str(dataset.paths.arrow), DatasetError):
+    try:
         return summarize(timeline, dataset.metadata, words, rows=dataset.annotations, samples=number, sensors=sensors)
+    except DatasetError as error:  # several datasets as one have no paths
+        raise DatasetError(f"{dataset.paths.arrow}: {error}") from None
 
 
 def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSummary:
@@ -330,8 +331,6 @@ def _counted(rows: pl.DataFrame | None) -> tuple[dict[str, dict[str, int]], dict
     found: tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]] = {}, {}
     if rows is None or not {"name", "frame", "group", "label"} <= set(rows.columns):
         return found
-    import polars as pl
-
     for column in ("name", "group", "label"):
         if not isinstance(rows.schema[column], pl.String | pl.Categorical | pl.Enum | pl.Null):
             raise DatasetError(f"the column {column} cannot be read: is {rows.schema[column]}, must be text")

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.ipc
 from numpy.typing import NDArray
 
+from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.tables.values import bounds, is_list, is_valid
 from edgefirst_ros.errors import DatasetError, TooLargeError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 if TYPE_CHECKING:
-    import polars as pl
     from typing_extensions import Self
 
 
@@ -544,8 +544,6 @@ def _native(fd: int) -> Any:
 
 def to_polars(path: Path, table: Any) -> pl.DataFrame:
     """Return a pyarrow table in polars. Raises DatasetError naming `path` for types unknown to polars."""
-    import polars as pl
-
     refusals = pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError
     with explain_errors(f"{path}: cannot be read as a table", *refusals):
         _check_types(table.schema)
