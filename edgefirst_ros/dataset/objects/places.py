@@ -298,7 +298,7 @@ def _dataset(store: Store, container: Location, listed: Mapping[str, StoredObjec
 def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | None = None) -> list[Place]:
     """Return the datasets and recordings below a prefix, or those that match an expression, by key."""
     files: list[StoredObject] = []
-    bags: dict[str, list[StoredObject]] = {}
+    bags: dict[str, StoredObject] = {}
     beside: dict[str, StoredObject] = {}
     for one in store.objects(place.key):
         beside |= {one.key: one} if one.key.endswith((CONTAINER, *TABLES)) and not place.local else {}
@@ -307,22 +307,21 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
         if any(part.startswith(".") or part == STATES for part in parts):
             continue
         if name == BAG and (match is None or match.fullmatch(folder)):
-            bags[folder] = [one]
+            bags[folder] = one
         elif name.endswith((CONTAINER, *RECORDINGS)) and (match is None or match.fullmatch(one.key)):
             files.append(one)
-    for folder, listed in bags.items():
-        listed += [one for one in store.objects(folder) if one.key.endswith(RECORDINGS)]
-    alone = [one for one in files if not any(one.key.startswith(f"{folder}/") for folder in bags)]
+    things = {one.key: [one] for one in files if not any(one.key.startswith(f"{folder}/") for folder in bags)}
+    for folder, about in bags.items():
+        things[folder] = [about, *(one for one in store.objects(folder) if one.key.endswith(RECORDINGS))]
     found = []
-    for one in alone:
-        own = Location(place.root, one.key)
-        if not place.local and own.name.endswith(CONTAINER):
+    for key, objects in things.items():
+        own = Location(place.root, key)
+        if place.local:
+            found.append(Place(str(own), own.path))
+        elif key in beside:
             found.append(_dataset(store, own, beside))
         else:
-            found.append(Place(str(own), own.path) if place.local else Place(str(own), Path(own.name), (one,)))
-    for folder, listed in bags.items():
-        bag = Location(place.root, folder)
-        found.append(Place(str(bag), bag.path) if bag.local else Place(str(bag), Path(bag.name), tuple(listed)))
+            found.append(Place(str(own), Path(own.name), tuple(objects)))
     if not found:
         raise UsageError(
             f"{printable(text)}: found no datasets (*{CONTAINER}) or recordings "
