@@ -262,7 +262,7 @@ class Walked:
         ):
             self._ignored.add(topic)
             return False
-        self.times[topic] = TopicTimes(topic, log_times=array("q") if topic in self.sequences else None)
+        self.times[topic] = TopicTimes(topic)
         return True
 
     @property

@@ -33,6 +33,7 @@ class Stamps:
     first: int | None = None
     differ: bool = False
     nonzero: bool = False
+    recent: int = 0  # how many are after the year 2000
 
     def add(self, stamp: int, log_time: int) -> None:
         self.distances.append(stamp - log_time)
@@ -40,6 +41,7 @@ class Stamps:
             self.first = stamp
         self.differ = self.differ or stamp != self.first
         self.nonzero = self.nonzero or stamp != 0
+        self.recent += stamp > YEAR_2000
 
     @property
     def tell_time(self) -> bool:
@@ -58,23 +60,18 @@ class TopicTimes:
     topic: str
     header: Stamps = field(default_factory=Stamps)
     publish: Stamps = field(default_factory=Stamps)
-    log_times: array[int] | None = None
-    """Kept only for the reference topic, whose stamps are checked for wall-clock time."""
 
     def add(self, message: Message) -> None:
         stamp = first_stamp(message)
         if stamp is not None:
             self.header.add(stamp, message.log_time)
         self.publish.add(message.publish_time, message.log_time)
-        if self.log_times is not None:
-            self.log_times.append(message.log_time)
 
     def wall_clock(self, kind: str) -> bool:
         """True if stamps of a kind are wall-clock time: median after the year 2000, not all equal."""
         stamps: Stamps = getattr(self, kind)
-        if not stamps.tell_time or self.log_times is None or len(stamps.distances) != len(self.log_times):
-            return False
-        return median_low(d + t for d, t in zip(stamps.distances, self.log_times, strict=True)) > YEAR_2000
+        every = len(stamps.distances) == len(self.publish.distances)
+        return stamps.tell_time and every and stamps.recent > len(stamps.distances) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,12 +303,10 @@ class LiveClock:
         return fault
 
     def _add(self, message: Message) -> None:
-        topic = message.topic
-        if topic not in self._times:
-            self._times[topic] = TopicTimes(topic, log_times=array("q") if topic == self._roles.reference else None)
+        times = self._times.setdefault(message.topic, TopicTimes(message.topic))
         with contextlib.suppress(MessageError):
             decode(message)
-            self._times[topic].add(message)
+            times.add(message)
 
     def due(self, now: int) -> bool:
         """True if the clock is to be chosen now."""
@@ -345,16 +340,13 @@ class Cut:
     @classmethod
     def of(cls, span: tuple[int, int], stamps: Iterable[tuple[int, int]], frames: int) -> Cut:
         """Return the cut with that `span`; `stamps`: (number, stamp in ns) of every message that can be decoded."""
-        last, readable, ends = -1, set[int](), [1 << 63, -(1 << 63)]
-        for number, stamp in stamps:
-            readable.add(number)
-            last = max(last, number) if span[0] <= stamp < span[1] else last
-            ends = [min(ends[0], stamp), max(ends[1], stamp)]
-        undecodable = tuple(number for number in range(frames) if number not in readable)
+        known = dict(stamps)
+        last = max((number for number, stamp in known.items() if span[0] <= stamp < span[1]), default=-1)
+        undecodable = tuple(number for number in range(frames) if number not in known)
         note = ""
-        if readable and last < 0:
-            seconds = (ends[1] - ends[0]) / SECOND
-            way = f"from {utc_text(ends[0])} to {utc_text(ends[1])}, {seconds:.3f} s"
+        if known and last < 0:
+            first, final = min(known.values()), max(known.values())
+            way = f"from {utc_text(first)} to {utc_text(final)}, {(final - first) / SECOND:.3f} s"
             note = f"no frame is between start and end: stamps go {way}"
         return cls(*span, last, undecodable, frames, note)
 

@@ -23,11 +23,9 @@ def message(topic, log, header=None, publish=None, schema=IMAGE):
     return Message(topic, schema, log, log if publish is None else publish, 0, data)
 
 
-def times(topic, header=0, publish=0, *, number=10, schema=IMAGE, reference=False, jitter=0, fixed=None):
+def times(topic, header=0, publish=0, *, number=10, schema=IMAGE, jitter=0, fixed=None):
     """A topic whose stamps lie some ns from log_time; `fixed`: all header stamps are this."""
-    from array import array
-
-    found = TopicTimes(topic, log_times=array("q") if reference else None)
+    found = TopicTimes(topic)
     for n in range(number):
         log = NOW + n * SECOND // 10
         stamp = log + header + jitter * (n % 3) if fixed is None else fixed
@@ -36,7 +34,7 @@ def times(topic, header=0, publish=0, *, number=10, schema=IMAGE, reference=Fals
 
 
 def reference(**values):
-    return times("/camera/h264", reference=True, **values)
+    return times("/camera/h264", **values)
 
 
 # ---- the base ----------------------------------------------------------------------------
