@@ -38,15 +38,10 @@ MAX_PIXELS = 1 << 26
 
 
 # ---- chunks ------------------------------------------------------------------------------------
-def png_parts(kind: bytes, body: Buffer) -> tuple[Buffer, ...]:
+def png_chunk(kind: bytes, body: Buffer) -> bytes:
     """Return one PNG chunk: length and kind, body, CRC."""
     crc = zlib_ng.crc32(body, zlib_ng.crc32(kind))
-    return struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)
-
-
-def png_chunk(kind: bytes, body: Buffer) -> bytes:
-    """Return one PNG chunk as one piece."""
-    return b"".join(png_parts(kind, body))
+    return b"".join((struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)))
 
 
 def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
@@ -128,14 +123,13 @@ def encode_png(
 
     `bits` are those of a sample (1, 8 or 16, the high byte first); `texts` are (keyword, value), both Latin-1.
     """
-    described = [png_parts(b"tEXt", f"{key}\0{value}".encode("latin-1")) for key, value in texts]
     chunks = (
-        png_parts(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), bits, colour, 0, 0, 0)),
-        *described,
-        png_parts(b"IDAT", deflate(lines)),
-        png_parts(b"IEND", b""),
+        png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), bits, colour, 0, 0, 0)),
+        *(png_chunk(b"tEXt", f"{key}\0{value}".encode("latin-1")) for key, value in texts),
+        png_chunk(b"IDAT", deflate(lines)),
+        png_chunk(b"IEND", b""),
     )
-    return b"".join((PNG_SIGNATURE, *(part for chunk in chunks for part in chunk)))
+    return b"".join((PNG_SIGNATURE, *chunks))
 
 
 def deflate(data: Buffer | NDArray[np.uint8]) -> bytes:
