@@ -148,8 +148,8 @@ def _convert(
         for file in recording.files
         for damage in file.damage
     ]
-    notes += [*found.roles.notes, *found.calibration.notes, *([found.unknown_labels] if found.unknown_labels else [])]
-    notes += [found.cut.note] if found.cut is not None and found.cut.note else []
+    notes += [*found.roles.notes, *found.calibration.notes]
+    notes += filter(None, [found.unknown_labels, found.cut.note if found.cut is not None else ""])
     return notes, paths.container
 
 

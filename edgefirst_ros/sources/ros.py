@@ -180,12 +180,10 @@ class RosTransport(Transport):
         if there is None or TypeHash is None:
             return
         if not there.type_hash:
-            own = [
-                str(info.topic_type_hash)
-                for info in self._node.get_subscriptions_info_by_topic(state.name)
-                if info.node_name == self._node.get_name() and info.node_namespace == self._node.get_namespace()
-            ]
-            there.type_hash = own[0] if own else ""
+            here = self._node.get_name(), self._node.get_namespace()
+            infos = self._node.get_subscriptions_info_by_topic(state.name)
+            own = (str(one.topic_type_hash) for one in infos if (one.node_name, one.node_namespace) == here)
+            there.type_hash = next(own, "")
         alike = {there.type_hash, str(TypeHash())}  # a bridge or a program without ROS does not send its definition
         other = next((p for p in publishers if there.type_hash and str(p.topic_type_hash) not in alike), None)
         fault = ""

@@ -6,6 +6,7 @@ Sources: the device's services; rmw_zenoh, design.md; zenoh-plugin-ros2dds, live
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -47,12 +48,7 @@ class Attached:
 
 def topic_of(key: str) -> str:
     """Return the topic of a key, as recordings name it: a slash before it, `rt/` at its begin or after a host gone."""
-    chunks = key.split("/")
-    for place in (0, 1):
-        if chunks[place + 1 :] and chunks[place] == "rt":
-            del chunks[place]
-            break
-    return "/" + "/".join(chunks)
+    return "/" + re.sub("^([^/]*/)?rt/", r"\1", key)
 
 
 def plain_name(topic: str) -> str:

@@ -138,21 +138,20 @@ def pixels(thing: Thing, width: int, height: int) -> tuple[int, int, int, int] |
 
 def silhouette() -> NDArray[np.uint8]:
     """Return the mask of any object over its box, (rows, columns) uint8, 255 where the object is."""
-    columns, rows = MASK_SIZE
-    mask = np.full((rows, columns), 255, dtype=np.uint8)
-    top = round(CABIN[2] * rows)
-    mask[:top, : round(CABIN[0] * columns)] = 0
-    mask[:top, round(CABIN[1] * columns) :] = 0
-    return mask
+    return np.where(_shape(*MASK_SIZE), np.uint8(255), np.uint8(0))
 
 
 def outline(thing: Thing, width: int, height: int) -> NDArray[np.bool_]:
     """Return the pixels of an object in its box as they are painted, (rows, columns); empty outside the picture."""
     left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
-    drawn = np.ones((bottom - top, right - left), dtype=np.bool_)
-    middle = round(CABIN[2] * len(drawn))
-    drawn[:middle, : round(CABIN[0] * (right - left))] = False
-    drawn[:middle, round(CABIN[1] * (right - left)) :] = False
+    return _shape(right - left, bottom - top)
+
+
+def _shape(columns: int, rows: int) -> NDArray[np.bool_]:
+    """Return where an object is in its box, (rows, columns)."""
+    drawn = np.ones((rows, columns), dtype=np.bool_)
+    top = round(CABIN[2] * rows)
+    drawn[:top, : round(CABIN[0] * columns)] = drawn[:top, round(CABIN[1] * columns) :] = False
     return drawn
 
 

@@ -143,8 +143,7 @@ def _topic(truth: Truth, name: str) -> Iterator[_Entry]:
     if name == "camera/info" or name in MODEL_TOPICS:  # per picture, regardless of rounding at the end
         end = recipe.stamp("camera", recipe.frames)
     within = itertools.takewhile(lambda pair: pair[1] < end, source)
-    every = ((index, stamp, recipe.received(name, index, stamp)) for index, stamp in within)
-    yield from _recorded(recipe, name, ((*times, build) for times in every))
+    return _recorded(recipe, name, ((n, stamp, recipe.received(name, n, stamp), build) for n, stamp in within))
 
 
 def _camera(truth: Truth) -> Iterator[_Entry]:
