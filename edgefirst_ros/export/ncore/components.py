@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Camera models, clouds, camera labels and cuboids, as NCore has them and as the dataset has them.
+"""Camera models, clouds and camera labels, as NCore has them and as the dataset has them.
 
 NCore counts the centre of the first pixel as (0.5, 0.5), ROS and OpenCV as (0, 0).
 """
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import Drive, is_class_mask
-from edgefirst_ros.export.ncore.library import RIG, library
+from edgefirst_ros.export.drive import is_class_mask
+from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.cloud import pcd_header
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
@@ -312,42 +312,6 @@ def filled(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[n
                 columns = np.ceil(x0 + (lines - y0) * (x1 - x0) / (y1 - y0))
                 crossed[lines, np.clip(columns, 0, width).astype(np.intp)] ^= True
     return np.logical_xor.accumulate(crossed[:, :width], axis=1)
-
-
-# ---- boxes ---------------------------------------------------------------------------------------
-class Cuboids:
-    """Boxes in space of a drive, in the frame `rig`."""
-
-    def __init__(self, drive: Drive, tally: Counter[str]) -> None:
-        self.observations: list[Any] = []
-        self.scores: list[float] = []
-        self._drive = drive
-        self._tally = tally
-
-    def add(self, rows: Sequence[Row], place: str, stamp_us: int) -> None:
-        """Add the boxes of a sample at `stamp_us`; `place` names boxes without an object_id."""
-        lib = library()
-        for number, row in enumerate(rows):
-            box = row.get("box3d")
-            if box is None:
-                continue
-            if len(box) != 6 or not all(map(math.isfinite, box)):
-                self._tally["boxes not finite"] += 1
-                continue
-            x, y, z, length, width, height = self._drive.boxes(box)[0].tolist()
-            self.observations.append(
-                lib.CuboidTrackObservation(
-                    track_id=str(row.get("object_id") or f"{place}/{number}"),
-                    class_id=str(row.get("label") or "unknown"),
-                    timestamp_us=stamp_us,
-                    reference_frame_id=RIG,
-                    reference_frame_timestamp_us=stamp_us,
-                    bbox3=lib.BBox3((x, y, z), (length, width, height), (0.0, 0.0, 0.0)),
-                    source=lib.LabelSource.AUTOLABEL,
-                )
-            )
-            score = row.get("box3d_score")
-            self.scores.append(math.nan if score is None else score)
 
 
 def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:

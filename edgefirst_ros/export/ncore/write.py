@@ -7,6 +7,7 @@ The library checks its rules by assertions, which `python -O` removes, so those 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -27,7 +28,6 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, Usa
 from edgefirst_ros.export.drive import Drive, describe_sources, drives, posed_drives
 from edgefirst_ros.export.ncore.components import (
     RADAR_NAMES,
-    Cuboids,
     LabelComponents,
     Marks,
     Rays,
@@ -150,57 +150,6 @@ class PreparedMember:
 
 PreparedSample = tuple[list[dict[str, Any]], list[PreparedMember], Marks | None]
 """Annotations, members, and marks: None outside of the sequence's time, or if the picture's size was unknown."""
-
-
-class Preparation:
-    """The samples of a drive for a sequence from `start` to before `stop`, µs."""
-
-    def __init__(self, drive: Drive, labels: LabelComponents, start: int, stop: int) -> None:
-        self._drive, self._labels = drive, labels
-        self._start, self._stop = start, stop
-        table, self._places = drive.dataset.annotation_rows
-        self._annotations = table.select(drive.dataset.annotation_columns)  # half a millisecond a sample otherwise
-        self.size: tuple[int, int] | None = None
-        """(width, height) of the pictures, as soon as it is known."""
-
-    def tasks(self) -> Iterator[SampleTask]:
-        """Yield the samples in their order."""
-        drive, last = self._drive, dict[str, int]()
-        for number, sample in enumerate(drive.samples):
-            stamps, fits = {}, set()
-            for kind in filter(is_companion, drive.dataset.members(sample.key)):
-                at = stamps[kind] = drive.stamp_of(kind, number)
-                if self._holds(at) and (kind not in last or at // MICROSECOND > last[kind] // MICROSECOND):
-                    fits.add(kind)
-                if kind in fits or kind not in last:
-                    last[kind] = at
-            size = drive.row(number).get("size") or self.size
-            reached = self._holds(int(drive.stamps[number]))
-            yield SampleTask(number, sample, reached, (size[0], size[1]) if size else None, stamps, frozenset(fits))
-
-    def _holds(self, stamp_ns: int) -> bool:
-        return self._start <= stamp_ns // MICROSECOND < self._stop
-
-    def make(self, task: SampleTask) -> PreparedSample:
-        """Read a sample, and prepare its entries of the stores. Raises DatasetError. Threads may share this."""
-        dataset = self._drive.dataset
-        rows = self._annotations.slice(*self._places.get(task.sample.key, (0, 0))).to_dicts()
-        members = []
-        for kind, name in dataset.members(task.sample.key).items():
-            data = dataset.container.read(name)
-            made: Any = None
-            try:
-                form = streams.of_kind(kind).form
-                if kind in task.fits and form != "camera":
-                    names = RADAR_NAMES if streams.is_radar(kind) else {}
-                    made = described(data) if form == "cube" else rays(decode_cloud(data), names)
-                elif kind == "depth.png" and task.reached:
-                    made = depth(data)
-            except EdgeFirstError as error:
-                raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
-            members.append(PreparedMember(kind, data, made))
-        marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
-        return rows, members, marks
 
 
 def described(png: bytes) -> dict[str, Any]:
@@ -326,8 +275,7 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
             raise DatasetError(f"{drive.name!r} and another sequence have the same folder name")
         with ExitStack() as leaving:
             sequence = _Sequence(drive, folder, store, tally)
-            preparation = sequence.preparation
-            for task, ready in leaving.enter_context(closing(ahead(preparation.tasks(), preparation.make))):
+            for task, ready in leaving.enter_context(closing(ahead(sequence.tasks(), sequence.make))):
                 sequence.add(task, ready)
                 done += 1
                 progress("exporting to NCore", done, sum(map(len, found)))
@@ -356,13 +304,15 @@ class _Sequence:
         self._store_poses(known)
         self._intrinsics = self._register(lib.IntrinsicsComponent.Writer, "default")
         self._masks = self._register(lib.MasksComponent.Writer, "default")
-        self._cuboids = Cuboids(drive, tally)
+        self._observations: list[Any] = []
+        self._scores: list[float] = []
         metadata = drive.dataset.metadata
         labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
         self._labels = LabelComponents(
             self._register_labels, CAMERA, labels or [], str(metadata.get("mask_interpretation")), tally
         )
-        self.preparation = Preparation(drive, self._labels, self._start, self._stop)
+        table, self._places = drive.dataset.annotation_rows
+        self._annotations = table.select(drive.dataset.annotation_columns)  # half a millisecond a sample otherwise
         self._sensors: dict[str, Any] = {}
         self._last: dict[tuple[str, bool], tuple[int, bytes]] = {}
         self._cubes: dict[str, list[int]] = {}
@@ -424,6 +374,45 @@ class _Sequence:
         return self._sensors[key]
 
     # ---- samples -----------------------------------------------------------------------------
+    def tasks(self) -> Iterator[SampleTask]:
+        """Yield the samples in their order."""
+        drive, last = self._drive, dict[str, int]()
+        for number, sample in enumerate(drive.samples):
+            stamps, fits = {}, set()
+            for kind in filter(is_companion, drive.dataset.members(sample.key)):
+                at = stamps[kind] = drive.stamp_of(kind, number)
+                if self._holds(at) and (kind not in last or at // MICROSECOND > last[kind] // MICROSECOND):
+                    fits.add(kind)
+                if kind in fits or kind not in last:
+                    last[kind] = at
+            size = drive.row(number).get("size") or self._sizes.get(CAMERA)
+            reached = self._holds(int(drive.stamps[number]))
+            yield SampleTask(number, sample, reached, (size[0], size[1]) if size else None, stamps, frozenset(fits))
+
+    def _holds(self, stamp_ns: int) -> bool:
+        return self._start <= stamp_ns // MICROSECOND < self._stop
+
+    def make(self, task: SampleTask) -> PreparedSample:
+        """Read a sample, and prepare its entries of the stores. Raises DatasetError. Threads may share this."""
+        dataset = self._drive.dataset
+        rows = self._annotations.slice(*self._places.get(task.sample.key, (0, 0))).to_dicts()
+        members = []
+        for kind, name in dataset.members(task.sample.key).items():
+            data = dataset.container.read(name)
+            made: Any = None
+            try:
+                form = streams.of_kind(kind).form
+                if kind in task.fits and form != "camera":
+                    names = RADAR_NAMES if streams.is_radar(kind) else {}
+                    made = described(data) if form == "cube" else rays(decode_cloud(data), names)
+                elif kind == "depth.png" and task.reached:
+                    made = depth(data)
+            except EdgeFirstError as error:
+                raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
+            members.append(PreparedMember(kind, data, made))
+        marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
+        return rows, members, marks
+
     def add(self, task: SampleTask, ready: PreparedSample) -> None:
         n, reached = task.number, task.reached
         stamp, (rows, members, marks) = int(self._stamps[n]), ready
@@ -444,7 +433,7 @@ class _Sequence:
             else:
                 self._tally[kind] += 1
         if reached:
-            size = task.size or self.preparation.size
+            size = task.size or self._sizes.get(CAMERA)
             if size:
                 self._labels.add(marks or self._labels.prepared(rows, size), stamp)
         self._boxes(n, rows)
@@ -461,8 +450,6 @@ class _Sequence:
         known = self._sizes.get(camera)
         if known is None:
             known = self._sizes[camera] = (int(size[0]), int(size[1]))
-            if camera == CAMERA:
-                self.preparation.size = known
             info = self._drive.info_of(streams.of_kind(kind).key)
             self._intrinsics.store_camera_intrinsics(camera, camera_model(info, known))
             self._masks.store_camera_masks(camera, {})
@@ -528,22 +515,41 @@ class _Sequence:
         self._tally.update(f"{kind} field {name}" for name in found.further)
 
     def _boxes(self, n: int, rows: list[dict[str, Any]]) -> None:
-        if not any(row.get("box3d") is not None for row in rows):
-            return
-        stamp = int(self._stamps[n])
-        if self._start <= stamp < self._stop:
-            self._cuboids.add(rows, f"{self._drive.name}/{self._drive.samples[n].frame}", stamp)
-        else:
-            self._tally["boxes outside"] += sum(row.get("box3d") is not None for row in rows)
+        """Add the boxes of a sample, in the frame `rig`; one without an object_id is named by its sample and row."""
+        lib, drive, stamp = library(), self._drive, int(self._stamps[n])
+        for number, row in enumerate(rows):
+            box = row.get("box3d")
+            if box is None:
+                continue
+            if not self._start <= stamp < self._stop:
+                self._tally["boxes outside"] += 1
+                continue
+            if len(box) != 6 or not all(map(math.isfinite, box)):
+                self._tally["boxes not finite"] += 1
+                continue
+            x, y, z, length, width, height = drive.boxes(box)[0].tolist()
+            self._observations.append(
+                lib.CuboidTrackObservation(
+                    track_id=str(row.get("object_id") or f"{drive.name}/{drive.samples[n].frame}/{number}"),
+                    class_id=str(row.get("label") or "unknown"),
+                    timestamp_us=stamp,
+                    reference_frame_id=RIG,
+                    reference_frame_timestamp_us=stamp,
+                    bbox3=lib.BBox3((x, y, z), (length, width, height), (0.0, 0.0, 0.0)),
+                    source=lib.LabelSource.AUTOLABEL,
+                )
+            )
+            score = row.get("box3d_score")
+            self._scores.append(math.nan if score is None else score)
 
     # ---- the end -----------------------------------------------------------------------------
     def finish(self) -> None:
         """Complete the stores, and write the library's summary beside them."""
         lib, drive = library(), self._drive
         writer = self._register(lib.CuboidsComponent.Writer, "default")
-        writer.store_observations(self._cuboids.observations)
-        writer.set_generic_data({"score": np.array(self._cuboids.scores, np.float32)})
-        self._tally["boxes"] += len(self._cuboids.observations)
+        writer.store_observations(self._observations)
+        writer.set_generic_data({"score": np.array(self._scores, np.float32)})
+        self._tally["boxes"] += len(self._observations)
         for kind, stamps in self._cubes.items():
             self._sensors[kind].store_timestamps(stamps)
         summary = lib.SequenceComponentGroupsReader(self._groups.finalize()).get_sequence_meta().to_dict()
