@@ -43,8 +43,10 @@ NO_FIX = "no valid fix"
 NO_ATTITUDE = "no attitude"
 NO_POSE = "no valid pose"
 OTHER_FRAMES = "between other frames than the pose"
+OWN_FRAME = "pose in the vehicle's own frame"
 # ---- of the boxes and masks of a message
 NOT_FINITE = "box is not finite"
+NOT_PLACED = "box in the fixed frame, and the pose is unknown"
 BAD_SCORE = "score outside 0..1"
 LOW_SCORE = "score below min_score"
 DROPPED_LABEL = "label dropped by label_map"
@@ -52,7 +54,7 @@ BAD_MASK = "mask cannot be read"
 SEMANTIC = "semantic mask"
 MASK_NO_PICTURE = "mask without a picture"
 MASK_REASONS = frozenset({BAD_MASK, SEMANTIC, MASK_NO_PICTURE})
-PART_REASONS = MASK_REASONS | {NOT_FINITE, BAD_SCORE, LOW_SCORE, DROPPED_LABEL}
+PART_REASONS = MASK_REASONS | {NOT_FINITE, NOT_PLACED, BAD_SCORE, LOW_SCORE, DROPPED_LABEL}
 """Reasons that count boxes and masks instead of messages."""
 
 
@@ -76,7 +78,7 @@ LOSS = frozenset(
 NO_LOSS = frozenset(
     {
         *(BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE),
-        *(EMPTY, RECORDED_TWICE, NO_POSE, OTHER_FRAMES, PAUSED),
+        *(EMPTY, RECORDED_TWICE, NO_POSE, OTHER_FRAMES, OWN_FRAME, PAUSED),
     }
 )
 

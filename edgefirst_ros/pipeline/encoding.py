@@ -46,7 +46,7 @@ def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
     for row in rows:
         outline_into(row, settings)
     if frame.boxes3d is not None:
-        more, reasons = rows_of_boxes3d(frame.boxes3d.content, context, frame.motion)
+        more, reasons = rows_of_boxes3d(frame.boxes3d.content, context, frame.motion, frame.world)
         rows += more
         for reason, number in reasons.items():
             dropped[frame.boxes3d.topic, reason] += number

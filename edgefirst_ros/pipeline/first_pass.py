@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -244,6 +245,16 @@ class Walked:
                 parent = self.parents.setdefault(one.child_frame_id, one.frame_id)
                 self.reparented |= {one.child_frame_id} if parent != one.frame_id else set()
 
+    def constant_transforms(self) -> Calibration:
+        """Read the transforms of /tf again and return those that never change, as static ones of ROS 1 are sent."""
+        found = Calibration()
+        moving = {topic: schema for topic, schema in self.topics.items() if known_name(topic, schema) == "tf"}
+        for message in self.recording.iter_messages(moving) if moving else ():
+            with suppress(MessageError):
+                found.take(message.schema, decode(message), message.log_time)
+        found.drop_moving()
+        return found
+
     def _open(self, message: Message) -> bool:
         """Start to collect a topic; False if it can have no role."""
         topic, schema = message.topic, message.schema
@@ -300,6 +311,10 @@ class Walked:
         calibration = open_calibration(roles, self.frame_ids)
         for topic in sorted(roles.statics):
             calibration.merge(self.calibrations[topic])
+        if not calibration.static_transforms:
+            calibration.merge(self.constant_transforms())
+            if calibration.static_transforms:
+                roles.notes += ("no static transforms were recorded: those of /tf that never change count as such",)
         if roles.pose is not None and roles.pose_frames is not None:
             parents = self.parents | {of["child"]: of["parent"] for of in calibration.static_transforms}
             try:

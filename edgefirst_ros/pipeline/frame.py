@@ -15,7 +15,7 @@ from edgefirst_ros.counts import DISK, LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, PA
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.navigation import EgoPose, GeoPosition, Quaternion
 from edgefirst_ros.sensors.picture import Picture
-from edgefirst_ros.sensors.transforms import Floats
+from edgefirst_ros.sensors.transforms import Floats, World
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sources.topics import Roles
 
@@ -81,6 +81,7 @@ class Frame:
     """Nearest message of boxes in space."""
     motion: Floats | None = None
     """(4, 4) from the vehicle's axes at its stamp to those at the frame's; None where a pose is unknown."""
+    world: World | None = None
     epoch: int = 0
     """Alignment epoch: a new one begins where the clock was set back."""
     since: float = field(default_factory=time.monotonic)

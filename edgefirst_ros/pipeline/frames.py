@@ -402,6 +402,7 @@ class FrameBuilder:
             if moved is None:
                 moved = self._navigation.motion(boxes3d.stamp, aligned.stamp, aligned.epoch)
             frame.motion = moved
+            frame.world = self._poses.world(aligned.stamp, anchor.segment)
         return frame
 
     def _forget(self, now: int) -> None:

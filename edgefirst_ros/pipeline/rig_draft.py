@@ -19,11 +19,12 @@ from edgefirst_ros.errors import RecordingError, UsageError, counted, listed, on
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
 from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
+from edgefirst_ros.sensors.transforms import BASE
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of, quote
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, MASK
 
-BASES = ("base_link", "base_footprint")
+BASES = (BASE, "base_footprint")
 """Usual frames of a vehicle, the preferred one first."""
 FRONT = "front"
 _WORD = re.compile(r"[a-z0-9]+")
@@ -87,8 +88,9 @@ class _Draft:
                 what = f"{topic} is {schema}, in another recording {found.schema}"
                 raise UsageError(f"{given.path}: {what}; draft a rig of each")
         self.radars |= walked.radars
-        for calibration in walked.calibrations.values():
-            self.static += [(one["parent"], one["child"]) for one in calibration.static_transforms]
+        known = [one for calibration in walked.calibrations.values() for one in calibration.static_transforms]
+        known = known or walked.constant_transforms().static_transforms
+        self.static += [(one["parent"], one["child"]) for one in known]
 
     def _take(self, message: Message) -> None:
         found = self.topics.get(message.topic)
@@ -192,6 +194,8 @@ class _Draft:
                 self._leave(key, found, "by its name made from another topic")
             elif sensor is not None and found.frame_id and found.frame_id in frames:
                 self._leave(key, found, f"has the frame_id of {frames[found.frame_id]}, so it may be made from that")
+            elif key == "pose" and found.frame_id == BASE:
+                self._leave(key, found, "in the vehicle's own frame, which does not move against itself")
             elif sensor is None and used:
                 self._leave(key, found, f"{used[0].topic} is used")
             else:

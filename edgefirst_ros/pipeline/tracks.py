@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.counts import NO_POSE, OTHER_FRAMES
+from edgefirst_ros.counts import NO_POSE, OTHER_FRAMES, OWN_FRAME
 from edgefirst_ros.messages import transforms_of
 from edgefirst_ros.sensors import navigation, transforms
 from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS
 from edgefirst_ros.sensors.navigation import EgoPose, FixTrack, GeoPosition, Quaternion, ValueTrack, compose, pose_of
-from edgefirst_ros.sensors.transforms import BASE, Floats
+from edgefirst_ros.sensors.transforms import BASE, Floats, World
 from edgefirst_ros.streams import POSE_COVARIANCE, POSE_STAMPED
 
 Edge = tuple[str, str]
@@ -158,8 +158,8 @@ class Poses:
         given = whole if schema == POSE_STAMPED else whole.pose
         place, turn = given.position, given.orientation
         value = pose_of((place.x, place.y, place.z), (turn.x, turn.y, turn.z, turn.w))
-        if value is None:
-            return NO_POSE
+        if value is None or edge[0] == BASE:
+            return NO_POSE if value is None else OWN_FRAME
         if self._edge is None:
             self._edge, self._chain = edge, [(edge, False), *self._to_base(edge[1])]
             self.source = edge[0], BASE if len(self._chain) > 1 else edge[1] or None
@@ -208,6 +208,17 @@ class Poses:
             value = navigation.invert(value) if inverted else value
             found = value if found is None else compose(found, value)
         return found
+
+    def world(self, stamp: int, segment: int) -> World | None:
+        """Return the fixed frame, and where the vehicle is in it at a stamp in ns; None before the first pose."""
+        if self.source is None:
+            return None
+        known = self.at(stamp, segment)
+        way = None
+        if known is not None:
+            back = navigation.invert(known)
+            way = transforms.pose(transforms.rotation(back.orientation), back.position)
+        return World(self.source[0], self.source[1] or BASE, way)
 
     def motion(self, first: int, second: int, segment: int) -> Floats | None:
         """Return (4, 4) from the vehicle at one stamp in ns to the vehicle at another; None where a pose is unknown."""

@@ -218,6 +218,10 @@ class Calibration:
         for mine, theirs in ((self._infos, other._infos), (self._transforms, other._transforms)):
             mine.update({key: replace(first) for key, first in theirs.items() if key not in mine})
 
+    def drop_moving(self) -> None:
+        """Drop the transforms that have changed."""
+        self._transforms = {key: first for key, first in self._transforms.items() if first.changed is None}
+
     def _transform(self, given: FrameTransform, log_time: int) -> None:
         _check("characters of a name", max(len(given.frame_id), len(given.child_frame_id)))
         key = given.frame_id, given.child_frame_id

@@ -16,11 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
+from edgefirst_ros.counts import (
+    BAD_MASK,
+    BAD_SCORE,
+    DROPPED_LABEL,
+    LOW_SCORE,
+    MASK_NO_PICTURE,
+    NOT_FINITE,
+    NOT_PLACED,
+    SEMANTIC,
+)
 from edgefirst_ros.errors import MessageError, nearest_first
 from edgefirst_ros.messages import Cubes
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
-from edgefirst_ros.sensors.transforms import BASE, Floats, SensorPlace, move_boxes, pose, rotation
+from edgefirst_ros.sensors.transforms import BASE, Floats, SensorPlace, World, move_boxes, pose, rotation
 
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
@@ -131,7 +140,7 @@ def rows_of_model(
 
 
 def rows_of_boxes3d(
-    message: Detect | Cubes, context: Context, motion: Floats | None = None
+    message: Detect | Cubes, context: Context, motion: Floats | None = None, world: World | None = None
 ) -> tuple[list[dict[str, object]], Counter[str]]:
     """Turn boxes in space, as fusion sends them, into annotation rows.
 
@@ -144,13 +153,14 @@ def rows_of_boxes3d(
         context: the frame the boxes belong to; `place_of` shows in which axes they are stored.
         motion: (4, 4) from the vehicle's axes at the stamp of the scan to those at the frame's; None: unknown, and
             boxes stay where they were measured.
+        world: the fixed frame, whose boxes are moved to the vehicle; None: unknown.
 
     Returns:
         Annotation rows with box3d (center x, y, z, extent x, y, z) in m, x forward, y left, z up; {reason: number} of
         the dropped boxes.
     """
     if isinstance(message, Cubes):
-        return _rows_of_cubes(message, context)
+        return _rows_of_cubes(message, context, world)
     rows: list[dict[str, object]] = []
     boxes: list[tuple[float, ...]] = []
     dropped: Counter[str] = Counter()
@@ -178,14 +188,21 @@ def rows_of_boxes3d(
     return rows, dropped
 
 
-def _rows_of_cubes(message: Cubes, context: Context) -> tuple[list[dict[str, object]], Counter[str]]:
+def _rows_of_cubes(
+    message: Cubes, context: Context, world: World | None
+) -> tuple[list[dict[str, object]], Counter[str]]:
     """Turn boxes with poses of their own into annotation rows, as `rows_of_boxes3d`; they have no score."""
     rows: list[dict[str, object]] = []
     dropped: Counter[str] = Counter()
     for n, box in enumerate(message.boxes):
         label = context.label_map.get(box.label, box.label)
-        place = context.place_of(box.frame_id)
-        way = place.own_axes @ pose(rotation(box.orientation), np.array(box.position))
+        frame, way = box.frame_id, pose(rotation(box.orientation), np.array(box.position))
+        if world is not None and frame == world.fixed:
+            if world.way is None:
+                dropped[NOT_PLACED] += 1
+                continue
+            frame, way = world.vehicle, world.way @ way
+        way = context.place_of(frame).own_axes @ way
         (solid,) = move_boxes([(0.0, 0.0, 0.0, *box.size)], way).tolist()
         if not all(map(math.isfinite, solid)) or (box.label and not label):
             dropped[DROPPED_LABEL if box.label and not label else NOT_FINITE] += 1

@@ -162,6 +162,16 @@ class SensorPlace(NamedTuple):
     """(4, 4) from the axes of its frame to that frame, which differ where it is optical."""
 
 
+class World(NamedTuple):
+    """The fixed frame of the poses."""
+
+    fixed: str
+    vehicle: str
+    """The frame whose poses they are."""
+    way: Floats | None
+    """(4, 4) from the fixed frame to that of the vehicle at the stamp of a frame; None where the pose is unknown."""
+
+
 class BoxFrames:
     """The frame in which the boxes of each fused sensor are stored, decided with the first of them.
 

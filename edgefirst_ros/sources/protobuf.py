@@ -150,7 +150,8 @@ def _cubes(message: Any, note: Note) -> bytes:
         if not entity.cubes:
             continue
         stamp = stamp if boxes else _stamp(entity)
-        label = next((pair.value for pair in entity.metadata if pair.key == "label"), "")
+        named = {pair.key: pair.value for pair in reversed(entity.metadata)}
+        label = named.get("label") or named.get("category", "")
         for number, cube in enumerate(entity.cubes):
             at, turn, size = cube.pose.position, cube.pose.orientation, cube.size
             track = entity.id and f"{entity.id}/{number}"
