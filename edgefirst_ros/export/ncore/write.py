@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -138,16 +137,8 @@ class SampleTask:
     """The companions that can become frames: within the time of the sequence, later than the frame before."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedMember:
-    """A member of a sample."""
-
-    kind: str
-    data: bytes
-    made: Any
-    """Rays of a cloud, or None; the description in a cube; metres of a depth picture, or None."""
-
-
+PreparedMember = tuple[str, bytes, Any]
+"""Kind, data, and what is made of it: rays of a cloud, the description in a cube, metres of a depth, or None."""
 PreparedSample = tuple[list[dict[str, Any]], list[PreparedMember], Marks | None]
 """Annotations, members, and marks: None outside of the sequence's time, or if the picture's size was unknown."""
 
@@ -409,7 +400,7 @@ class _Sequence:
                     made = depth(data)
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
-            members.append(PreparedMember(kind, data, made))
+            members.append((kind, data, made))
         marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
         return rows, members, marks
 
@@ -418,18 +409,17 @@ class _Sequence:
         stamp, (rows, members, marks) = int(self._stamps[n]), ready
         self._tally["samples"] += 1
         self._tally["samples without a pose"] += not reached
-        for member in members:
-            kind = member.kind
+        for kind, data, made in members:
             if kind.startswith("camera."):
                 if reached:
                     annotations = {"annotations": told} if (told := plain(rows)) else {}
-                    self._picture(task, member, int(self._drive.stamps[n]), CAMERA, annotations)
+                    self._picture(n, kind, data, int(self._drive.stamps[n]), **annotations)
             elif self._drive.lacks_intrinsics(kind):
                 self._tally[f"{kind} without CameraInfo"] += 1
             elif is_companion(kind):
-                self._companion(task, member)
+                self._companion(task, kind, data, made)
             elif kind == "depth.png" and reached:
-                self._labels.add_depth(member.made, stamp)
+                self._labels.add_depth(made, stamp)
             else:
                 self._tally[kind] += 1
         if reached:
@@ -438,31 +428,8 @@ class _Sequence:
                 self._labels.add(marks or self._labels.prepared(rows, size), stamp)
         self._boxes(n, rows)
 
-    def _camera(
-        self, kind: str, picture: bytes, size: Sequence[int] | None, stamp: int, meta: Mapping[str, Any]
-    ) -> None:
-        camera, form = sensor_of(kind), kind.rpartition(".")[2]
-        place = f"frame {meta['frame']}" + (f" of {camera}" if camera != CAMERA else "")
-        try:
-            size = size or (check_jpeg if form == "jpeg" else check_png)(picture)
-        except MessageError as error:
-            raise DatasetError(f"{self._drive.name!r}: {place}: the picture cannot be read: {error}") from error
-        known = self._sizes.get(camera)
-        if known is None:
-            known = self._sizes[camera] = (int(size[0]), int(size[1]))
-            info = self._drive.info_of(streams.of_kind(kind).key)
-            self._intrinsics.store_camera_intrinsics(camera, camera_model(info, known))
-            self._masks.store_camera_masks(camera, {})
-        if tuple(size) != known:
-            raise DatasetError(
-                f"{self._drive.name!r}: {place} has {size[0]} x {size[1]} pixels, those before it "
-                f"{known[0]} x {known[1]}; a camera of NCore has one size"
-            )
-        self._sensor(kind).store_frame(picture, form, np.array([stamp, stamp], np.uint64), {}, meta)
-
-    def _companion(self, task: SampleTask, member: PreparedMember) -> None:
+    def _companion(self, task: SampleTask, kind: str, data: bytes, made: Any) -> None:
         """Store the data of a companion, once for all samples that have it."""
-        kind, data = member.kind, member.data
         at, fits = task.stamps[kind], kind in task.fits
         for last in (self._last.get((kind, True)), self._last.get((kind, False))):
             if last is not None and last[0] == at and last[1] == data:
@@ -472,33 +439,43 @@ class _Sequence:
             self._tally[f"{kind} outside"] += 1
         elif streams.of_kind(kind).form == "cube":
             stamp = at // MICROSECOND
-            self._sensor(kind).store_cube(data, stamp, member.made)
+            self._sensor(kind).store_cube(data, stamp, made)
             self._cubes.setdefault(kind, []).append(stamp)
             self._tally[kind] += 1
         elif streams.of_kind(kind).form == "camera":
-            self._picture(task, member, at, kind)
-        elif member.made is None:
+            self._picture(task.number, kind, data, at)
+        elif made is None:
             self._tally[f"{kind} without a place"] += 1
         else:
-            self._points(kind, member.made, at)
+            self._points(kind, made, at)
 
-    def _picture(
-        self,
-        task: SampleTask,
-        member: PreparedMember,
-        at: int,
-        what: str,
-        meta: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        # NCore would cut off the NUL bytes at its end.
-        row, picture = self._drive.row(task.number), member.data.rstrip(b"\0")
+    def _picture(self, n: int, kind: str, data: bytes, at: int, **meta: Any) -> None:
+        """Store a picture of a sample without the NUL bytes at its end, which NCore would cut off."""
+        row, picture, camera = self._drive.row(n), data.rstrip(b"\0"), sensor_of(kind)
+        what = CAMERA if camera == CAMERA else kind
         if not picture:
             self._tally[f"{what} empty"] += what != CAMERA
             return
-        size = row.get(streams.of_kind(member.kind).size_column)
-        meta = {"frame": row.get("frame"), "timestamp_ns": at, **meta}
-        self._camera(member.kind, picture, size, at // MICROSECOND, meta)
-        self._tally["bytes of NUL"] += len(member.data) - len(picture)
+        sensor, form = streams.of_kind(kind), kind.rpartition(".")[2]
+        place = f"{self._drive.name!r}: frame {row.get('frame')}" + (f" of {camera}" if camera != CAMERA else "")
+        try:
+            size = row.get(sensor.size_column) or (check_jpeg if form == "jpeg" else check_png)(picture)
+        except MessageError as error:
+            raise DatasetError(f"{place}: the picture cannot be read: {error}") from error
+        known = self._sizes.get(camera)
+        if known is None:
+            known = self._sizes[camera] = (int(size[0]), int(size[1]))
+            self._intrinsics.store_camera_intrinsics(camera, camera_model(self._drive.info_of(sensor.key), known))
+            self._masks.store_camera_masks(camera, {})
+        if tuple(size) != known:
+            raise DatasetError(
+                f"{place} has {size[0]} x {size[1]} pixels, those before it {known[0]} x {known[1]}; a camera of NCore "
+                "has one size"
+            )
+        stamps = np.array([at // MICROSECOND] * 2, np.uint64)
+        told = {"frame": row.get("frame"), "timestamp_ns": at, **meta}
+        self._sensor(kind).store_frame(picture, form, stamps, {}, told)
+        self._tally["bytes of NUL"] += len(data) - len(picture)
         self._tally[what] += 1
 
     def _points(self, kind: str, found: Rays, at: int) -> None:
