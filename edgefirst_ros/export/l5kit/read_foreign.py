@@ -8,6 +8,7 @@ against the vehicle by more than 10 degrees becomes the hull around it: box3d ca
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -38,8 +39,7 @@ ROW = 1 << 10
 class _Read:
     arrays: Mapping[str, RecordArray]
     budget: Budget
-    rows: int = 0
-    broken: int = 0
+    tally: Counter[str] = field(default_factory=Counter)
     ends: dict[str, int] = field(default_factory=dict)
     """{array: end of its last interval}."""
     names: set[str] = field(default_factory=set)
@@ -90,8 +90,7 @@ def _rows_of(scene: np.void, read: _Read, number: int) -> Iterator[Row]:
         agents = _read_interval(read, "agents", frame["agent_index_interval"])
         boxes = _boxes_of(agents, rig)
         sound = np.isfinite(boxes).all(1)
-        read.broken += int((~sound).sum())
-        read.rows += int(sound.sum())
+        read.tally.update({"broken": int((~sound).sum()), "rows": int(sound.sum())})
         if not sound.any():
             yield common
         for agent, box in zip(agents[sound], boxes[sound], strict=True):
@@ -149,8 +148,8 @@ def _report_losses(report: LossReport, read: _Read) -> None:
     report.add("frames.timestamp", "frame, timestamp", "frames are counted", len(read.arrays["frames"]))
     report.add("frames.ego_translation, ego_rotation", "", "has no place without samples")
     lost = "boxes are on the vehicle's ground plane; those turned by over 10 degrees become the hull around them"
-    report.add("agents.centroid, extent, yaw", "box3d", lost, read.rows)
-    report.count("agents that are not finite", "", "dropped", read.broken)
+    report.add("agents.centroid, extent, yaw", "box3d", lost, read.tally["rows"])
+    report.count("agents that are not finite", "", "dropped", read.tally["broken"])
     report.add("agents.velocity", "", NO_HOME)
     report.add("agents.track_id", "object_id", "made of scene and track")
     report.add("agents.label_probabilities", "label, box3d_score", "all but the most probable class")

@@ -118,13 +118,8 @@ class _Export:
     classes: Mapping[str, int]
     """Number of the class by label in lower case."""
     writers: dict[str, Writer]
-    scenes: int = 0
-    unplaced: int = 0
-    """Samples without a pose."""
-    broken: int = 0
-    """Boxes that are not finite."""
-    still: int = 0
-    """Agents that were seen once, or not again for long."""
+    tally: Counter[str] = field(default_factory=Counter)
+    """Scenes, samples without a pose, boxes that are not finite, agents that were not seen twice."""
     unknown: Counter[str] = field(default_factory=Counter)
     """Labels without a class."""
 
@@ -148,7 +143,7 @@ def export(
     made = _Export(world, classes, writers)
     every = read_boxes([(drive, np.flatnonzero(drive.located)) for drive in found])
     for drive, boxes in zip(found, every, strict=True):
-        progress("scenes", made.scenes, len(found))
+        progress("scenes", made.tally["scenes"], len(found))
         _write_scene(made, drive, boxes)
     for writer in writers.values():
         writer.close()
@@ -162,9 +157,9 @@ def export(
 
 def _write_scene(made: _Export, drive: Drive, boxes: Boxes) -> None:
     kept = np.flatnonzero(drive.located)
-    made.unplaced += len(drive) - len(kept)
+    made.tally["unplaced"] += len(drive) - len(kept)
     stamps, rig = drive.stamps[kept], drive.rig_to_world[kept] if made.world is None else drive.rig_in(made.world)[kept]
-    made.broken += boxes.broken
+    made.tally["broken"] += boxes.broken
     scene, frames = np.zeros(1, SCENE), np.zeros(len(kept), FRAME)
     frames["timestamp"] = stamps
     bounds = made.writers["agents"].length + np.searchsorted(boxes.frame, np.arange(len(kept) + 1))
@@ -177,7 +172,7 @@ def _write_scene(made: _Export, drive: Drive, boxes: Boxes) -> None:
         made.writers["agents"].append(agents)
     made.writers["frames"].append(frames)
     made.writers["scenes"].append(scene)
-    made.scenes += 1
+    made.tally["scenes"] += 1
 
 
 # ---- agents --------------------------------------------------------------------------------------
@@ -188,7 +183,7 @@ def _make_agents(boxes: Boxes, rig: Floats, stamps: NDArray[np.int64], made: _Ex
     known: dict[str, int] = {}
     tracks = np.array([known.setdefault(name, len(known) + 1) for name in boxes.tracks], np.uint64)
     velocity, still = _estimate_velocity(tracks, times, places)
-    made.still += still
+    made.tally["still"] += still
     for start in range(0, len(tracks), ARRAYS["agents"][1]):
         part = slice(start, start + ARRAYS["agents"][1])
         agents: Records = np.zeros(len(tracks[part]), AGENT)
@@ -234,21 +229,21 @@ def _weigh_classes(labels: list[str | None], score: NDArray[np.float32], made: _
 def _report_losses(report: LossReport, dataset: Dataset, made: _Export, source: str) -> None:
     """Fill the loss report. Columns without values are not in the dataset, and not in the report."""
     agents, values = made.writers["agents"].length, count_values(dataset)
-    report.add("sequences", "scenes", "name but 16 characters of the host", made.scenes)
+    report.add("sequences", "scenes", "name but 16 characters of the host", made.tally["scenes"])
     report.add("samples", "frames.timestamp", "number", made.writers["frames"].length)
-    report.count("samples without a pose", "", "dropped", made.unplaced)
+    report.count("samples without a pose", "", "dropped", made.tally["unplaced"])
     report.add(f"poses ({source})", f"frames.ego_translation, ego_rotation; {PLACE}")
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("frames, scenes", ""))
     if "box3d" in dataset.annotation_columns:
         others = "of rows without box3d" if values["name"] > values["box3d"] else ""
-        broken = f"; {made.broken} that are not finite" if made.broken else ""
-        dropped = values["box3d"] - made.broken - agents
+        broken = f"; {made.tally['broken']} that are not finite" if made.tally["broken"] else ""
+        dropped = values["box3d"] - made.tally["broken"] - agents
         broken += f"; {dropped} of samples that are dropped" if dropped else ""
         homes["box3d"] = "agents.centroid, extent, yaw", f"height above ground, roll and pitch{broken}"
         homes["object_id"] = "agents.track_id", "the id: tracks are numbered"
         homes["label"] = "agents.label_probabilities", "; ".join(filter(None, (others, _list_unknown(made.unknown))))
         homes["box3d_score"] = "agents.label_probabilities", "of those that are UNKNOWN" if made.unknown else ""
-        still = f"0 of {made.still} agents that were seen once" if made.still else ""
+        still = f"0 of {made.tally['still']} agents that were seen once" if made.tally["still"] else ""
         report.add("(estimated)", "agents.velocity", still, agents)
     for name, number in values.items():
         report.add(name, *homes.get(name, ("", NO_HOME)), number)

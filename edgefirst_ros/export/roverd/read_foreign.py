@@ -164,7 +164,8 @@ class _ForeignTrace:
         for sensor, own in name_kinds("camera.jpeg", self._named("camera"), "camera").items():
             reader = self._readers[sensor]
             if sensor != "camera" and {VIDEO, STAMPS} <= reader.channels.keys() and _is_video(reader):
-                yield _companion(f"{sensor}/{VIDEO}", reader, (), _Pictures(reader.folder / VIDEO).at, own)
+                numbered = enumerate(pictures(reader.folder / VIDEO))
+                yield _companion(f"{sensor}/{VIDEO}", reader, (), partial(_picture_at, numbered), own)
         for sensor, channel, kind, dtype, make in (
             ("lidar", "rng", "lidar.png", "<u2", partial(encode_gray, smooth=True)),
             ("lidar", "rfl", "lidar.jpeg", "u1", _encode_reflect),
@@ -324,16 +325,10 @@ def _is_whole(jpeg: bytes) -> bool:
     return HUFFMAN in jpeg
 
 
-class _Pictures:
-    """Pictures of a video by rising numbers."""
-
-    def __init__(self, path: Path) -> None:
-        self._numbered = enumerate(pictures(path))
-
-    def at(self, number: int) -> bytes:
-        """Return a picture; empty without it, or if it is not a whole JPEG."""
-        found = next((jpeg for place, jpeg in self._numbered if place == number), b"")
-        return found if found and _is_whole(found) else b""
+def _picture_at(numbered: Iterator[tuple[int, bytes]], number: int) -> bytes:
+    """Return a picture of a video, by rising numbers; empty without it, or if it is not a whole JPEG."""
+    found = next((jpeg for place, jpeg in numbered if place == number), b"")
+    return found if _is_whole(found) else b""
 
 
 def _frame(
