@@ -107,9 +107,7 @@ def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Sho
 
 def draw_card(sample: Sample) -> Image.Image:
     """Return the picture of a sample with its labels, and its points from above beside it."""
-    shown = _card(sample)
-    drawn = [*(picture for picture, _ in shown.pictures), *([shown.above] if shown.above is not None else [])]
-    parts = [Image.open(io.BytesIO(data)) for data in drawn]
+    parts = [Image.open(io.BytesIO(data)) for _, data, _ in _drawings(_card(sample))]
     if not parts:
         return Image.new("RGB", ABOVE, PAPER)
     card = Image.new("RGB", (sum(part.width for part in parts), max(part.height for part in parts)), PAPER)
@@ -121,17 +119,20 @@ def draw_card(sample: Sample) -> Image.Image:
 def card_html(sample: Sample) -> str:
     """Return the same as HTML, with a caption."""
     shown = _card(sample)
-    pictures = [("jpeg", data, alt) for data, alt in shown.pictures]
-    pictures += [("png", shown.above, shown.above_alt)] if shown.above is not None else []
     images = "".join(
         f'<img alt="{html.escape(printable(alt))}" style="max-width:100%;vertical-align:top" '
         f'src="data:image/{kind};base64,{base64.b64encode(data).decode()}">'
-        for kind, data, alt in pictures
+        for kind, data, alt in _drawings(shown)
     )
     skews = ", ".join(f"{sensor} {ms:+.1f} ms" for sensor, ms in shown.skews.items())
     words = [f"frame {sample.frame} of {sample.name}", sample.group or "", skews and f"skew {skews}", shown.said]
     caption = html.escape(printable("; ".join(word for word in words if word)))
     return f"<figure>{images}<figcaption>{caption}</figcaption></figure>"
+
+
+def _drawings(shown: Shown) -> list[tuple[str, bytes, str]]:
+    pictures = [("jpeg", data, alt) for data, alt in shown.pictures]
+    return pictures + ([("png", shown.above, shown.above_alt)] if shown.above is not None else [])
 
 
 def _card(sample: Sample) -> Shown:

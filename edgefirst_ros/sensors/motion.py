@@ -213,8 +213,7 @@ class _Outline(NamedTuple):
 
 
 def _angles(points: Floats) -> Floats:
-    angles: Floats = np.arctan2(points[:, 1], points[:, 0]) % math.tau
-    return angles
+    return np.asarray(np.arctan2(points[:, 1], points[:, 0]) % math.tau, float)
 
 
 def _match(before: _Outline, points: Floats, expected: Floats) -> Floats:

@@ -283,8 +283,7 @@ def _luma(frame: Any) -> NDArray[np.uint8]:
     black, white = (0, (1 << bits) - 1) if full else (16 << bits - 8, 235 << bits - 8)
     scaled = (np.arange(1 << bits) - black) * 255 / (white - black)
     table = np.clip(scaled + 0.5, 0, 255).astype(np.uint8)
-    luma: NDArray[np.uint8] = table[values]
-    return luma
+    return np.take(table, values)
 
 
 def check_size(width: int, height: int, limits: Limits) -> None:

@@ -166,13 +166,9 @@ class RecordedFile:
 
     def wanted(self, topics: Collection[str] | None) -> frozenset[int]:
         """Return the ids of its readable channels of some topics, as in `Recording.iter_messages`."""
-
-        def fits(one: Channel) -> bool:
-            if isinstance(topics, Mapping):
-                return bool(topics.get(one.topic) == one.schema)
-            return topics is None or one.topic in topics
-
-        return frozenset(number for number, one in self.channels.items() if one.readable and fits(one))
+        types = topics if isinstance(topics, Mapping) else {}
+        found = {n: c for n, c in self.channels.items() if c.readable and (topics is None or c.topic in topics)}
+        return frozenset(number for number, one in found.items() if types.get(one.topic, one.schema) == one.schema)
 
 
 class Recording(ABC):

@@ -430,13 +430,10 @@ def choose_topics(
     given = {key: finder.named(key, CAMERA_TYPES, settings) for key in cameras}
     infos_of = {key: finder.named(key, (CAMERA_INFO,), settings, "info") for key in cameras}
     in_rig = settings.own_rig.sensors
-
-    def in_rig_topic(key: str) -> bool:
-        return key in in_rig and in_rig[key].topic is not None
-
+    with_topic = {key for key, sensor in in_rig.items() if sensor.topic is not None}
     if isinstance(settings.reference_topic, tuple):
         raise UsageError(f"one camera at a time: {', '.join(settings.reference_topic)}; start a capture for each")
-    if in_rig_topic(CAMERA) and settings.reference_topic is None:
+    if CAMERA in with_topic and settings.reference_topic is None:
         named = finder.named(CAMERA, CAMERA_TYPES, settings)
         if named is None:
             wanted = str(in_rig[CAMERA].topic)
@@ -479,7 +476,7 @@ def choose_topics(
         raise UsageError(f"{reference} is {own} of the rig; to make samples of it, it must be {sensor.base}")
     finder.note_absent(settings.sensors, companions, own)
     pose = finder.pose(settings)
-    model = given["model"] if in_rig_topic("model") else finder.model(settings.model_topic)
+    model = given["model"] if "model" in with_topic else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None
     infos = {CAMERA: finder.infos(info, finder.cameras)}
     for key, named in infos_of.items():
@@ -492,10 +489,10 @@ def choose_topics(
     ]
     masks = (given_masks or finder.masks(model, beside)) if settings.masks or settings.polygons else None
     fused, cubes = "fusion/boxes3d", finder.of_type(CUBES)
-    boxes3d = given["boxes3d"] if in_rig_topic("boxes3d") else finder.one(fused) or finder.single(fused, cubes)
+    boxes3d = given["boxes3d"] if "boxes3d" in with_topic else finder.one(fused) or finder.single(fused, cubes)
     boxes3d = boxes3d if boxes3d not in (reference, model) else None
-    gps = given["gps"] if in_rig_topic("gps") else finder.only("gps", FIX, settings)
-    imu = given["imu"] if in_rig_topic("imu") else finder.only("imu", IMU, settings)
+    gps = given["gps"] if "gps" in with_topic else finder.only("gps", FIX, settings)
+    imu = given["imu"] if "imu" in with_topic else finder.only("imu", IMU, settings)
     roles = Roles(
         reference, topics[reference], own, companions, gps, imu, pose, settings.sensor("pose").tf, model, masks,
         boxes3d, statics=frozenset(topic for topic in statics if topic), infos=infos, guessed=bool(finder.notes),

@@ -72,7 +72,11 @@ class Decoder:
         after them is not.
         """
         if self._hardware and not self._tested and number is not None:
-            self._test(data)
+            fault = self_test(self.codec, b"".join((self._sets, data)), self._limits)
+            self._tested = fault is not None
+            if fault:
+                self._fall_back(fault)
+                self._open_again()
         whole: Any = data if self._hardware else _with_end(data, self.codec)
         packet = av.Packet(whole)
         packet.pts = packet.dts = number
@@ -105,14 +109,6 @@ class Decoder:
         else:
             self._context.flush_buffers()
         self._hurt = False
-
-    def _test(self, data: Buffer) -> None:
-        """Try the hardware with a keyframe; continue in software where it fails."""
-        fault = self_test(self.codec, b"".join((self._sets, data)), self._limits)
-        self._tested = fault is not None
-        if fault:
-            self._fall_back(fault)
-            self._open_again()
 
     def _open_again(self) -> None:
         self._context = self._open()

@@ -332,7 +332,9 @@ class GopReader:
         if unit.keyframe or not self._keyframes_only:
             shortest = SHORTEST_KEYFRAMES_ONLY if self._keyframes_only else SHORTEST
             if gop is None or (alone and gop.taken_in >= shortest):
-                gop = self._begin()
+                self._end()
+                gop = self._last = _Gop()
+                self._pool.submit(self._decode, gop, self._sets)
             with self._pushed:
                 unit.gop, unit.finished = gop, not unit.wanted
                 self._waiting += unit.wanted
@@ -343,12 +345,6 @@ class GopReader:
         else:
             unit.drop_bytes()
         self._sets = with_sets(self._sets, sets)
-
-    def _begin(self) -> _Gop:
-        self._end()
-        gop = self._last = _Gop()
-        self._pool.submit(self._decode, gop, self._sets)
-        return gop
 
     def _end(self) -> None:
         if self._last is not None:
@@ -375,17 +371,14 @@ class GopReader:
                 if self._closed:
                     raise ValueError("the reader is closed")
                 starved = gop.state is _GopState.STARVED and not gop.complete
-                if not last and (starved or self._more()):
+                room = self._waiting < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
+                if not last and (starved or room):
                     return None
                 self._asked = gop
                 self._taken.notify_all()
                 self._given.wait()
             self._asked = None
             return self._take(unit)
-
-    def _more(self) -> bool:
-        """Return whether more units can be added before pictures are waited for."""
-        return self._waiting < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
 
     def skip(self, unit: AccessUnit) -> None:
         if unit is self._open:
