@@ -245,15 +245,14 @@ class Walked:
                 parent = self.parents.setdefault(one.child_frame_id, one.frame_id)
                 self.reparented |= {one.child_frame_id} if parent != one.frame_id else set()
 
-    def constant_transforms(self) -> Calibration:
-        """Read the transforms of /tf again and return those that never change, as static ones of ROS 1 are sent."""
+    def read_transforms(self) -> tuple[Calibration, dict[str, str]]:
+        """Read /tf again; return what never changes, as ROS 1 sends static ones, and {child: parent} of the others."""
         found = Calibration()
         moving = {topic: schema for topic, schema in self.topics.items() if known_name(topic, schema) == "tf"}
         for message in self.recording.iter_messages(moving) if moving else ():
             with suppress(MessageError):
                 found.take(message.schema, decode(message), message.log_time)
-        found.drop_moving()
-        return found
+        return found, found.drop_moving()
 
     def _open(self, message: Message) -> bool:
         """Start to collect a topic; False if it can have no role."""
@@ -312,7 +311,7 @@ class Walked:
         for topic in sorted(roles.statics):
             calibration.merge(self.calibrations[topic])
         if not calibration.static_transforms:
-            calibration.merge(self.constant_transforms())
+            calibration.merge(self.read_transforms()[0])
             if calibration.static_transforms:
                 roles.notes += ("no static transforms were recorded: those of /tf that never change count as such",)
         if roles.pose is not None and roles.pose_frames is not None:

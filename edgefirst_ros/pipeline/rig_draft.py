@@ -65,6 +65,7 @@ class _Draft:
     topics: dict[str, _Found] = field(default_factory=dict)
     radars: set[str] = field(default_factory=set)
     static: list[tuple[str, str]] = field(default_factory=list)  # (parent, child) of the static transforms
+    moving: dict[str, str] = field(default_factory=dict)  # {child: parent} of the transforms that move
     lines: list[_Line] = field(default_factory=list)
     left: list[_Line] = field(default_factory=list)  # lines of topics that are not used
 
@@ -89,8 +90,9 @@ class _Draft:
                 raise UsageError(f"{given.path}: {what}; draft a rig of each")
         self.radars |= walked.radars
         known = [one for calibration in walked.calibrations.values() for one in calibration.static_transforms]
-        known = known or walked.constant_transforms().static_transforms
-        self.static += [(one["parent"], one["child"]) for one in known]
+        constant, moving = walked.read_transforms()
+        self.static += [(one["parent"], one["child"]) for one in known or constant.static_transforms]
+        self.moving |= moving
 
     def _take(self, message: Message) -> None:
         found = self.topics.get(message.topic)
@@ -111,6 +113,7 @@ class _Draft:
         for key in (*(sensor.key for sensor in streams.companions()), *streams.ROLES):
             if key in groups:
                 self._sensor(key, groups[key])
+        self._pose()
 
     def _guess(self, found: _Found) -> str | None:
         """Return the sensor or role that a topic is probably of; None for a topic that only accompanies another one."""
@@ -211,6 +214,17 @@ class _Draft:
             guess = "" if known else "guessed from type" + (" and fields" if found.topic in self.radars else "") + ", "
             self._use(name, parts, f"{guess}{found.comment}")
 
+    def _pose(self) -> None:
+        """Draft poses from the transforms that move the vehicle, unless a topic has them."""
+        base, above = self.base_frame(), {child: parent for parent, child in self.static} | self.moving
+        if not self.lines or base not in self.moving or any(line.key == "pose" for line in self.lines):
+            return
+        top, seen = self.moving[base], {base}
+        while top in above and top not in seen:
+            seen.add(top)
+            top = above[top]
+        self._use("pose", {"tf": [top, base]}, "guessed from the transforms that move")
+
     def _use(self, key: str, parts: dict[str, Any], comment: str) -> None:
         try:
             check_key(key)
@@ -292,5 +306,7 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) ->
 
 def _write_line(line: _Line, before: str = "") -> str:
     # A topic with letters of globs becomes a glob that matches only itself.
-    parts = ", ".join(f"{name}: {quote(glob.escape(value))}" for name, value in line.parts.items())
+    topics = {name: quote(glob.escape(value)) for name, value in line.parts.items() if isinstance(value, str)}
+    frames = {name: f"[{', '.join(map(quote, value))}]" for name, value in line.parts.items() if name not in topics}
+    parts = ", ".join(f"{name}: {text}" for name, text in (topics | frames).items())
     return f"  {before}{line.key}: {{{parts}}}  # {line.comment}"

