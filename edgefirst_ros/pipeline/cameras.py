@@ -87,8 +87,8 @@ def picture_options(settings: Settings) -> PictureOptions:
 class OtherCamera:
     """A further camera of a rig.
 
-    Owns: `judge` belongs to the thread that pushes messages. The thread that chooses frames calls everything else, and
-    changes `_waiting` and `_newest`.
+    Owns: `judge` belongs to the thread that pushes messages. The thread that chooses frames calls everything else, or
+    has one other thread call it; they change `_waiting` and `_newest`.
     """
 
     def __init__(self, key: str, settings: Settings, facts: SequenceFacts, *, numbered: bool) -> None:
@@ -127,6 +127,11 @@ class OtherCamera:
     @property
     def note(self) -> str:
         return self._source.note
+
+    @property
+    def decodes(self) -> bool:
+        """True if its pictures are decoded from video."""
+        return self._source.is_video
 
     def add(self, message: SensorMessage) -> None:
         """Add the next judged message."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -179,8 +180,8 @@ class SampleBuilder:
 
     Owns: `put`, `drain`, `finish` and `abandon` belong to the thread that pushes messages. The thread "choose" decodes,
     decides about the frames that wait, and only it changes `_waiting`, `_fallback`, `_pictures` and `_sampling` until
-    it has ended. The thread "write" puts encoded parts together and calls `sink`. Counts and pace say themselves who
-    changes them.
+    it has ended; while it waits, threads "camera" decode for it, each camera in one. The thread "write" puts encoded
+    parts together and calls `sink`. Counts and pace say themselves who changes them.
     """
 
     def __init__(
@@ -210,6 +211,8 @@ class SampleBuilder:
         self._waiting: deque[Frame] = deque()
         self._fallback: SampleParts | None = None
         self._cameras = cameras
+        self._side_by_side = ThreadPoolExecutor(min(len(cameras), workers(settings.jobs)) or 1, "camera")
+        """Decodes the pictures of other cameras of a frame."""
         self._begun: SampleParts | None = None
         """The first waiting frame, if it is clean and only pictures of other cameras are missing."""
 
@@ -274,6 +277,7 @@ class SampleBuilder:
             self._pictures.close()  # streams that were opened since
         for camera in self._cameras.values():
             camera.close()
+        self._side_by_side.shutdown()
         self._writing.stop()
         self._encoder.close()
 
@@ -352,8 +356,11 @@ class SampleBuilder:
         """
         frame, self._begun = found.frame, found
         last = last or self._waiting[-1].stamp - frame.stamp > SILENT or self._pace.is_overdue(frame.since)
-        for key in [key for key in self._cameras if key in frame.companions and found.part.has(key)]:
-            near = self._cameras[key].first_clean(frame.candidates(key), last=last)
+        keys = [key for key in self._cameras if key in frame.companions and found.part.has(key)]
+        several = sum(self._cameras[key].decodes for key in keys) > 1
+        call = self._side_by_side.map if several else map
+        asked = list(call(lambda key: self._cameras[key].first_clean(frame.candidates(key), last=last), keys))
+        for key, near in zip(keys, asked, strict=True):
             if near is None:
                 return False
             if near:

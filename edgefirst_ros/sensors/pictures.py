@@ -225,6 +225,11 @@ class PictureSource:
         """Note of the decoder to the user; empty without any."""
         return next((reader.note for reader in self._readers if reader.note), "")
 
+    @property
+    def is_video(self) -> bool:
+        """True if it is video; False also before the first message."""
+        return bool(self._depends)
+
     def push(self, unit: AccessUnit) -> None:
         """Judge and add the next message, where one thread does both."""
         self.judge(unit)

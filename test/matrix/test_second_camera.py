@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections import Counter
 
 import numpy as np
@@ -34,6 +35,7 @@ from test_picture_sources import (
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import UsageError
+from edgefirst_ros.pipeline.cameras import OtherCamera
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import Settling
 
@@ -119,6 +121,30 @@ def test_its_pictures_are_those_of_its_own_conversion(drive, tmp_path, hook, nam
     assert lefts(outcome) == {frame: (stamp, expected[stamp]) for frame, stamp in stamps.items()}
     assert outcome.exit_code == 0
     assert assert_counts(outcome, name)["written"] == len(stamps)
+
+
+def test_video_of_several_cameras_is_decoded_side_by_side(tmp_path, monkeypatch):
+    sources = {"left": "h264-b", "right": "h265-b"}
+    found = sent("jpeg", "/front/")
+    for name, source in sources.items():
+        found += sent(source, f"/{name}/", results=False, cut=(12,), begin=START + LATER)
+    path = write(tmp_path / "drive.mcap", sorted(found, key=lambda one: one[2]))
+    topics = {f"camera.{name}": f"/{name}/{SOURCES[source].topics[0]}" for name, source in sources.items()}
+    together, first_clean, begun = threading.Barrier(len(topics)), OtherCamera.first_clean, set()
+
+    def meeting(camera, near, *, last):
+        if camera.key not in begun:
+            begun.add(camera.key)
+            together.wait(60)
+        return first_clean(camera, near, last=last)
+
+    monkeypatch.setattr(OtherCamera, "first_clean", meeting)
+    rig = {"camera": FRONT, **topics}
+    convert(path, tmp_path / "out", jobs=2, rig=rig)
+    assert begun == topics.keys()
+    monkeypatch.setattr(OtherCamera, "first_clean", first_clean)
+    convert(path, tmp_path / "one", jobs=1, rig=rig)
+    assert_same_dataset(tmp_path / "out", tmp_path / "one", "drive")
 
 
 @every_source
