@@ -169,10 +169,11 @@ def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
             if sensor in place.sample.inputs and sensor not in place.sample.repeats:
                 found.setdefault((place.sample.name, sensor), []).append(place)
     most = CUBES // max(1, min(len(found), SEQUENCES))
-    looks = [
-        _look_at_cubes(subject, *key, its, most, unreadable, name=label_of(*key, radars))
-        for key, its in [*found.items()][:SEQUENCES]
-    ]
+    looks = []
+    for (name, sensor), its in [*found.items()][:SEQUENCES]:
+        middle, there = max(0, (len(its) - most) // 2), _cubes(subject, name, sensor, len(its))
+        shown = its[middle : middle + most]
+        looks.append(_look_at_cubes(shown, sensor, unreadable, label_of(name, sensor, radars), there))
     clouds = [sensor for sensor in all_sensors(subject, "cloud") if is_radar(sensor)]
     targets = {sensor: _targets(subject.with_input(sensor, TARGETS), sensor, unreadable) for sensor in clouds}
     return RadarLook([one for one in looks if one is not None], targets)
@@ -184,21 +185,12 @@ def label_of(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
 
 
 def _look_at_cubes(
-    subject: ReportSubject,
-    sequence: str,
-    sensor: str,
-    places: list[PlacedSample],
-    most: int,
-    unreadable: Unreadable,
-    *,
-    name: str,
+    places: list[PlacedSample], sensor: str, unreadable: Unreadable, name: str, there: int
 ) -> CubeLook | None:
-    """Read up to `most` cubes from the middle of a sequence; None if all are unreadable."""
-    middle = max(0, (len(places) - most) // 2)
+    """Read consecutive cubes of a sequence, which has so many of them; None if all are unreadable."""
     columns: list[Any] = []
     seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
-    chosen = places[middle : middle + most]
-    for place, cube in read_each(chosen, lambda sample: sample.decode(sensor), unreadable, "radar cube"):
+    for place, cube in read_each(places, lambda sample: sample.decode(sensor), unreadable, "radar cube"):
         column = _loudest(cube.values.reshape(*cube.values.shape[:2], -1), (0, 2))
         if columns and len(column) != len(columns[0]):
             unreadable.setdefault("radar cube", f"{len(column)} range bins, those before have {len(columns[0])}")
@@ -216,7 +208,7 @@ def _look_at_cubes(
         decibels(_loudest(kept.values.reshape(*kept.values.shape[:4], -1), (0, 2, 4))),
         kept.metres_per_range_bin,
         kept.speed_per_doppler_bin,
-        len(columns) >= _cubes(subject, sequence, sensor, len(places)),
+        len(columns) >= there,
     )
 
 
