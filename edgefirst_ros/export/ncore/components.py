@@ -21,6 +21,7 @@ from edgefirst_ros.export.drive import is_class_mask
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.cloud import pcd_header
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
+from edgefirst_ros.streams import CAMERA
 
 PIXEL = 0.5
 FISHEYE = ("equidistant", "fisheye")
@@ -197,19 +198,13 @@ class Marks:
 class LabelComponents:
     """Camera labels of a drive; a component is begun with its first label."""
 
-    def __init__(
-        self,
-        register: Callable[[Any], Any],
-        camera: str,
-        labels: Sequence[str],
-        interpretation: str,
-        tally: Counter[str],
-    ) -> None:
-        """`register` returns the writer of a descriptor; `labels` are the names of the classes in masks of classes."""
+    def __init__(self, register: Callable[[Any], Any], metadata: Mapping[str, Any], tally: Counter[str]) -> None:
+        """`register` returns the writer of a descriptor; `metadata`: of the dataset."""
+        labels = metadata.get("labels")
         self._register = register
-        self._camera = camera
-        self._labels = list(labels)
-        self._level = HALF.get(interpretation, 0)
+        self._labels = labels if isinstance(labels, list) else []
+        """Names of the classes in masks of classes."""
+        self._level = HALF.get(str(metadata.get("mask_interpretation")), 0)
         self._tally = tally
         self._writers: dict[str, Any] = {}
 
@@ -272,7 +267,7 @@ class LabelComponents:
                 schema = lib.LabelSchema(kind, (), lib.LabelEncoding.IMAGE_ENCODED, "png", None)
                 label = lib.LabelType(lib.LabelCategory.SEGMENTATION, what, lib.LabelUnit.UNITLESS)
                 source = lib.LabelSource.AUTOLABEL
-            self._writers[what] = self._register(lib.CameraLabelDescriptor(self._camera, label, schema, source))
+            self._writers[what] = self._register(lib.CameraLabelDescriptor(CAMERA.key, label, schema, source))
         return self._writers[what]
 
     def add_depth(self, metres: NDArray[np.float32] | None, stamp_us: int) -> None:

@@ -297,11 +297,7 @@ class _Sequence:
         self._masks = self._register(lib.MasksComponent.Writer, "default")
         self._observations: list[Any] = []
         self._scores: list[float] = []
-        metadata = drive.dataset.metadata
-        labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
-        self._labels = LabelComponents(
-            self._register_labels, CAMERA, labels or [], str(metadata.get("mask_interpretation")), tally
-        )
+        self._labels = LabelComponents(self._register_labels, drive.dataset.metadata, tally)
         table, self._places = drive.dataset.annotation_rows
         self._annotations = table.select(drive.dataset.annotation_columns)  # half a millisecond a sample otherwise
         self._sensors: dict[str, Any] = {}

@@ -219,29 +219,27 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress) 
 
     Raises DatasetError where stamps are missing or something cannot be read, StorageError where it cannot be written.
     """
-    entries: Counter[str] = Counter()
-    dropped: Counter[tuple[str, str]] = Counter()
+    entries, dropped = Counter[str](), Counter[tuple[str, str]]()
     found = drives(dataset)
     for drive in found:
         member_name(drive.name, 0, "camera.jpeg")  # rejects a name that a folder cannot have
         with ExitStack() as leaving:
-            _Trace(drive, out, entries, dropped, leaving).write(progress)
+            trace = _Trace(drive, out, leaving)
+            trace.write(progress)
+        entries.update(trace.entries)
+        dropped.update(trace.dropped)
     _report_losses(found, entries, dropped, report)
 
 
 class _Trace:
     """One drive."""
 
-    def __init__(
-        self,
-        drive: Drive,
-        out: Path,
-        entries: Counter[str],
-        dropped: Counter[tuple[str, str]],
-        leaving: ExitStack,
-    ) -> None:
-        """`entries`: by kind; `dropped`: messages by kind and reason; both over all drives."""
-        self._drive, self._entries, self._dropped = drive, entries, dropped
+    def __init__(self, drive: Drive, out: Path, leaving: ExitStack) -> None:
+        self.entries = Counter[str]()
+        """By kind."""
+        self.dropped = Counter[tuple[str, str]]()
+        """Messages by kind and reason."""
+        self._drive = drive
         self._folder = out / drive.name
         self._folder.mkdir()
         container = drive.dataset.container
@@ -274,7 +272,7 @@ class _Trace:
                     if kind in self._streams:
                         self._streams[kind].add(drive.stamp_of(kind, number), data, ready)
                     else:
-                        self._dropped[kind, NO_HOME] += 1
+                        self.dropped[kind, NO_HOME] += 1
                 if sample.key in self._masks:
                     self._segments.add(int(drive.stamps[number]), *mask)
                 progress(f"exporting {drive.name}", number, total)
@@ -306,12 +304,12 @@ class _Trace:
         channels: dict[str, list[str]] = {}
         for kind, stream in self._streams.items():
             channels[self._folders[kind]] = stream.close()
-            self._entries[kind] += len(stream.stamps)
-            self._dropped.update({(kind, reason): number for reason, number in stream.dropped.items()})
+            self.entries[kind] += len(stream.stamps)
+            self.dropped.update({(kind, reason): number for reason, number in stream.dropped.items()})
         channels[SEMANTIC] = self._segments.close()
-        self._entries[SEMANTIC] += len(self._segments.stamps)
-        self._dropped["mask of classes", "more than one size, or no 8-bit PNG"] += self._segments.dropped.total()
-        channels |= write_motion(drive, self._folder, self._entries)
+        self.entries[SEMANTIC] += len(self._segments.stamps)
+        self.dropped["mask of classes", "more than one size, or no 8-bit PNG"] += self._segments.dropped.total()
+        channels |= write_motion(drive, self._folder, self.entries)
         write_places(drive, self._folder, self._folders)
         known = {name: names for name, names in channels.items() if names}
         schema = "".join(f"{json.dumps(name)}: {json.dumps(names)}\n" for name, names in known.items())
