@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, Interval, Timeline, paces, wide_gap
 from edgefirst_ros.errors import counted
 from edgefirst_ros.report.look import COLUMNS, MOST_LABELS, ROWS, CubeLook, Exposure, RadarLook, Track, box_cells
-from edgefirst_ros.report.subject import ReportSubject, spread
+from edgefirst_ros.report.subject import Floats, ReportSubject, spread
 
 COLOURS = ("#3b82c4", "#d9772b", "#2f9e68", "#b05cc0", "#cf4a5a", "#7f8792", "#a88a12", "#1fa0a8")
 LEAST_INTERVAL_SPAN = 1.0
@@ -460,7 +460,6 @@ def lidar(found: Mapping[str, tuple[Floats, int]]) -> Iterator[Figure]:
     )
 
 
-Floats = NDArray[np.float64]
 POINTS = 1000
 """A line has at most so many points, half of them the least and half the largest of a bin."""
 CELLS = 240

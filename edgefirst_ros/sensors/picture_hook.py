@@ -21,10 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import HOOK
-from edgefirst_ros.errors import MessageError, UsageError, nearest_first
+from edgefirst_ros.errors import LONGEST, MessageError, UsageError, nearest_first
 
-LONGEST = 200
-"""Most characters of the function's error."""
 DIGITS = 16
 """Hex digits of the hash that replaces a version."""
 

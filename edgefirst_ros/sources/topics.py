@@ -337,22 +337,21 @@ class _Finder:
             return topic
         if own.topic is not None:
             return self.named("pose", streams.ROLES["pose"], settings)
-        alike = [topic for schema in streams.ROLES["pose"] for topic in self.unknown(schema)]
-        if len(alike) > 1:
-            self.notes.append(f"pose: {', '.join(alike)} have poses, and only one can be used; name it with pose_topic")
-        elif alike:
-            self.notes.append(f"{alike[0]} is used as pose: it is the only topic of poses")
-        return alike[0] if len(alike) == 1 else None
+        return self.by_type("pose", streams.ROLES["pose"])
 
     def only(self, name: str, schema: str, settings: Settings) -> str | None:
         """Return a topic by its setting, by its known name, or as the only one of its type without a known name."""
         key = f"{name}_topic"
         if (chosen := getattr(settings, key)) is not None:
             return self.chosen(chosen, (schema,), key)
-        found = self.known(name)
-        topic = self.single(name, found or self.unknown(schema), f"; name one with {key}")
-        if topic is not None and not found:
-            self.notes.append(f"{topic} is used as {name}: it is the only {schema} topic")
+        return self.by_type(name, (schema,), self.known(name))
+
+    def by_type(self, name: str, types: Collection[str], known: Sequence[str] = ()) -> str | None:
+        """Return the only `known` topic for a role; without any, with a note, the only one of its types."""
+        alike = known or [topic for schema in types for topic in self.unknown(schema)]
+        topic = self.single(name, alike, f"; name one with {name}_topic")
+        if topic is not None and not known:
+            self.notes.append(f"{topic} is used as {name}: it is the only {self.topics[topic]} topic")
         return topic
 
     def model(self, chosen: str | None) -> str | None:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.sensors.motion import SPEED, TURN, Motion
+from edgefirst_ros.sensors.motion import SPEED, TURN, Floats, Motion
 
-Floats = NDArray[np.float64]
 SEARCHED, STEP, MOST = 1.0, 0.01, 20_000
 """s to each side that are searched, the steps, and most intervals that are compared."""
 SHORTEST, SMOOTH, FEWEST, GAP = 4.0, 0.2, 20, 3.0

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from edgefirst_ros.synthetic.recipe import Recipe
 
 if TYPE_CHECKING:
     import av
-    from av.video.codeccontext import VideoCodecContext
     from av.video.reformatter import VideoReformatter
 
 START_CODE = re.compile(rb"\x00\x00(?:\x00)?\x01")
@@ -61,20 +60,19 @@ def split_parameter_sets(data: bytes, codec: str) -> tuple[bytes, bytes]:
 
 
 def _access_units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
-    encoder = _encoder(recipe)
     once = recipe.parameter_sets_once or recipe.leading_packet
-    for number, (index, data) in enumerate(_packets(recipe, painter, encoder)):
+    for number, (index, data) in enumerate(_packets(recipe, painter)):
         sets, others = split_parameter_sets(data, recipe.codec) if once else (b"", data)
         if number == 0 and recipe.leading_packet:
             yield Unit(-1, sets)
         yield Unit(index, data if number == 0 and not recipe.leading_packet else others)
 
 
-def _packets(recipe: Recipe, painter: Painter, encoder: VideoCodecContext) -> Iterator[tuple[int, bytes]]:
+def _packets(recipe: Recipe, painter: Painter) -> Iterator[tuple[int, bytes]]:
     """(picture's index, access unit) in decode order."""
     from av.video.reformatter import VideoReformatter
 
-    scaler = VideoReformatter()  # making one for each picture takes longer than a small picture
+    encoder, scaler = _encoder(recipe), VideoReformatter()  # making one for each takes longer than a small picture
     for index in range(recipe.frames):
         frame = _yuv(recipe, painter, index, "yuv420p", scaler)
         frame.pts = index
@@ -83,14 +81,11 @@ def _packets(recipe: Recipe, painter: Painter, encoder: VideoCodecContext) -> It
     yield from ((packet.pts or 0, bytes(packet)) for packet in encoder.encode(None))
 
 
-def _encoder(recipe: Recipe) -> VideoCodecContext:
+def _encoder(recipe: Recipe) -> Any:
     """Return an encoder of one thread and without choices of its own, so that its bytes depend on only the recipe."""
     import av
-    from av.video.codeccontext import VideoCodecContext
 
-    encoder = av.CodecContext.create("libx264" if recipe.codec == "h264" else "libx265", "w")
-    if not isinstance(encoder, VideoCodecContext):
-        raise TypeError("a video encoder was expected")
+    encoder: Any = av.CodecContext.create("libx264" if recipe.codec == "h264" else "libx265", "w")
     encoder.width, encoder.height = recipe.size
     encoder.pix_fmt = "yuv420p"
     rate = recipe.rate("camera")
