@@ -90,6 +90,18 @@ def test_the_clock_the_user_chooses_makes_the_segments(tmp_path):
     assert surveyed(tmp_path, camera(stamps=stamps), time_base="log").segments == 1
 
 
+def test_stamps_of_a_simulation_are_named_and_used_on_demand(tmp_path):
+    """They begin at 0; the recorder's are those of this year. Stamps that are zero are named nowhere."""
+    stamps = [n * SECOND // 10 for n in range(10)]
+    found = surveyed(tmp_path, camera(stamps=stamps))
+    assert found.base.base == "publish"
+    (note,) = (one for one in found.roles.notes if "time-base" in one)
+    assert note.startswith("/camera/image: its header stamps are before the year 2000")
+    chosen = surveyed(tmp_path, camera(stamps=stamps), time_base="header")
+    for one in (chosen, surveyed(tmp_path, camera(stamps=[0] * 10)), surveyed(tmp_path, camera())):
+        assert not [note for note in one.roles.notes if "time-base" in note]
+
+
 def test_a_single_message_and_only_undecodable_ones(tmp_path):
     assert surveyed(tmp_path, camera(1)).numbered == set()
     found = surveyed(tmp_path, camera(3, damaged=(0, 1, 2)))
