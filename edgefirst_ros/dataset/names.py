@@ -172,6 +172,16 @@ def host_of(sequence: str) -> str:
     return match["host"] if match else sequence
 
 
+class _File:
+    """The path of a file of a dataset: its name and an ending, in one of its folders."""
+
+    def __init__(self, ending: str, *, finished: bool = False) -> None:
+        self._ending, self._finished = ending, finished
+
+    def __get__(self, paths: DatasetPaths, _: type[DatasetPaths]) -> Path:
+        return (paths.folder if self._finished else paths.folder_partial) / f"{paths.name}{self._ending}"
+
+
 @dataclass(frozen=True)
 class DatasetPaths:
     """Paths of the files of dataset `name` in the folder `out`, finished and while they are being written.
@@ -209,45 +219,22 @@ class DatasetPaths:
         """OUT/NAME.zip.partial, or the folder OUT/NAME.partial/NAME."""
         return self.out / f"{self.name}.zip.partial" if self.layout == "zip" else self.folder_partial / self.name
 
-    @property
-    def arrow(self) -> Path:
-        """Table of annotations, Arrow IPC file."""
-        return self.folder / f"{self.name}.arrow"
-
-    @property
-    def frames(self) -> Path:
-        """Frames table, one row per sample, Arrow IPC file."""
-        return self.folder / f"{self.name}.frames.arrow"
-
-    @property
-    def row_log(self) -> Path:
-        """The rows of both tables so far."""
-        return self.folder_partial / f"{self.name}.rows.journal"
-
-    @property
-    def arrow_journal(self) -> Path:
-        """The annotations so far as version 0.1 wrote them, an Arrow IPC stream."""
-        return self.folder_partial / f"{self.name}.arrow.journal"
-
-    @property
-    def frames_journal(self) -> Path:
-        """The frames so far as version 0.1 wrote them, an Arrow IPC stream."""
-        return self.folder_partial / f"{self.name}.frames.arrow.journal"
-
-    @property
-    def arrow_partial(self) -> Path:
-        """The annotations sealed, not yet in place."""
-        return self.folder_partial / f"{self.name}.arrow.partial"
-
-    @property
-    def frames_partial(self) -> Path:
-        """The frames sealed, not yet in place."""
-        return self.folder_partial / f"{self.name}.frames.arrow.partial"
-
-    @property
-    def reserve(self) -> Path:
-        """Space held for the end of the dataset."""
-        return self.folder_partial / f"{self.name}.reserve.partial"
+    arrow = _File(".arrow", finished=True)
+    """Table of annotations, Arrow IPC file."""
+    frames = _File(".frames.arrow", finished=True)
+    """Frames table, one row per sample, Arrow IPC file."""
+    row_log = _File(".rows.journal")
+    """The rows of both tables so far."""
+    arrow_journal = _File(".arrow.journal")
+    """The annotations so far as version 0.1 wrote them, an Arrow IPC stream."""
+    frames_journal = _File(".frames.arrow.journal")
+    """The frames so far as version 0.1 wrote them, an Arrow IPC stream."""
+    arrow_partial = _File(".arrow.partial")
+    """The annotations sealed, not yet in place."""
+    frames_partial = _File(".frames.arrow.partial")
+    """The frames sealed, not yet in place."""
+    reserve = _File(".reserve.partial")
+    """Space held for the end of the dataset."""
 
     @property
     def journals(self) -> tuple[Path, ...]:

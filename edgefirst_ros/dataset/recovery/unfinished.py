@@ -253,7 +253,10 @@ class UnfinishedDataset:
         self._owns = True
         self.members, self._lock = reopen(paths, archive or paths.members_partial)
         try:
-            self._refuse_planted()
+            if paths.layout == "zip":  # a folder was made by its writer; beside a ZIP others may have put files
+                for path in (*paths.journals, paths.arrow_partial, paths.frames_partial):
+                    with reporting(path, "look it up"), suppress(FileNotFoundError):
+                        refuse_planted(path, os.lstat(path))
             self.journals = self.members.journals = Journals(paths)
         except DatasetError:
             self.close()
@@ -288,11 +291,3 @@ class UnfinishedDataset:
             self._owns = False
             self.members.writer.abandon()
             give_back(self._lock)
-
-    def _refuse_planted(self) -> None:
-        """Raise DatasetError for files that others put beside a ZIP; a folder was made by its writer."""
-        paths = self.paths
-        if paths.layout == "zip":
-            for path in (*paths.journals, paths.arrow_partial, paths.frames_partial):
-                with reporting(path, "look it up"), suppress(FileNotFoundError):
-                    refuse_planted(path, os.lstat(path))

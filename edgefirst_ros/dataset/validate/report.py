@@ -178,7 +178,6 @@ class Report:
 
 
 KEY = ["name", "frame"]
-AT_ONCE = 1024
 
 
 @dataclass
@@ -305,12 +304,10 @@ class Subject:
             return
         start, other = 0, self.annotated.select(*KEY, "label", "object_id", "box2d")
         for batch in self.annotations.batches():
-            column = batch.column("mask")
-            places = np.flatnonzero(is_valid(column))
-            for at in range(0, len(places), AT_ONCE):
-                some = places[at : at + AT_ONCE]
-                for place, row in zip(some.tolist(), other[some + start].iter_rows(named=True), strict=True):
-                    yield {**row, "mask": column[place].as_py()}
+            column, there = batch.column("mask"), is_valid(batch.column("mask"))
+            rows = other[start : start + batch.num_rows].filter(pl.Series(there)).iter_rows(named=True)
+            for place, row in zip(np.flatnonzero(there).tolist(), rows, strict=True):
+                yield {**row, "mask": column[place].as_py()}
             start += batch.num_rows
 
     def rings(self, *, apart: bool) -> Iterator[pl.DataFrame]:

@@ -25,7 +25,6 @@ from edgefirst_ros.dataset.tables.values import (
     lengths,
 )
 from edgefirst_ros.dataset.validate.report import (
-    AT_ONCE,
     KEY,
     Found,
     Repair,
@@ -115,10 +114,7 @@ def mend_timings(array: pa.Array) -> tuple[pa.Array, int]:
 
 def mend_masks(array: pa.Array) -> tuple[pa.Array, int]:
     """Make masks null that are not whole PNG files."""
-    bad = np.zeros(len(array), bool)
-    for start in range(0, len(array), AT_ONCE):
-        for number, mask in enumerate(array.slice(start, AT_ONCE).to_pylist(), start):
-            bad[number] = mask is not None and bool(_fault_of(mask))
+    bad = np.array([mask.is_valid and bool(_fault_of(mask.as_py())) for mask in array], bool)
     return nulled(array, bad), int(bad.sum())
 
 
