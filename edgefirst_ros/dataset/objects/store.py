@@ -20,8 +20,8 @@ from typing import BinaryIO, Protocol
 from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects.location import BLOCK, PATIENCE, Location, ReplacedError, StoredObject
-from edgefirst_ros.dataset.storage.lock import sync_folder
-from edgefirst_ros.errors import DatasetError, ObjectStoreError, StorageError, UsageError
+from edgefirst_ros.dataset.storage.lock import reporting, sync_folder
+from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError
 
 PARTIAL = ".partial"
 """End of the names of files that are being written: they are not objects yet."""
@@ -237,13 +237,10 @@ def download(store: Store, found: StoredObject, path: Path, *, again: bool = Fal
 
 def _fetch(store: Store, found: StoredObject, path: Path) -> str:
     digest = hashlib.sha256()
-    try:
-        with path.open("xb") as file:
-            for block in store.stream(found):
-                digest.update(block)
-                file.write(block)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from error
+    with reporting(path, "write"), path.open("xb") as file:
+        for block in store.stream(found):
+            digest.update(block)
+            file.write(block)
     return digest.hexdigest()
 
 
