@@ -142,7 +142,7 @@ class Timeline:
         edges = np.flatnonzero((np.diff(self.sequence) != 0) | (np.diff(part[order]) != 0)) + 1
         ends = [0, *edges.tolist(), len(order)] if len(order) else []
         self.blocks = [Block(self.names[self.sequence[a]], a, b) for a, b in itertools.pairwise(ends)]
-        self.seconds, self._first, self._offset = self._run()
+        self.seconds = self._run()
         self.companions = dict(self._found())
 
     def __len__(self) -> int:
@@ -195,11 +195,11 @@ class Timeline:
         """Seconds of drive of the different messages of a sensor or the model, by block, rising."""
         one = self.companions[sensor]
         found = []
-        for number, block in enumerate(self.blocks):
+        for block in self.blocks:
             rows = slice(block.start, block.stop)
             stamps = np.sort(one.stamps[rows][one.has[rows]])
             different = stamps[np.flatnonzero(np.diff(stamps, prepend=stamps[:1] - 1))]
-            found.append((different - self._first[number]) / 1e9 + self._offset[number])
+            found.append((different - self.stamps[block.start]) / 1e9 + self.seconds[block.start])
         return found
 
     def samples(self) -> list[Floats]:
@@ -238,20 +238,16 @@ class Timeline:
         wide = np.flatnonzero(length >= np.array([least[block.sequence] for block in self.blocks])[blocks] * (1 - 1e-9))
         return Regularity(number, period, interval(int(length.argmax())), tuple(map(interval, wide.tolist())))
 
-    def _run(self) -> tuple[Floats, list[int], list[float]]:
-        """Seconds of drive of each sample, and of each block its first stamp and where it begins."""
+    def _run(self) -> Floats:
+        """Return the seconds of drive of each sample."""
         seconds = np.zeros(len(self.stamps))
-        firsts: list[int] = []
-        offsets: list[float] = []
         offset = 0.0
         for block in self.blocks:
             own = self.stamps[block.start : block.stop]
             seconds[block.start : block.stop] = (own - own[0]) / 1e9 + offset
-            firsts.append(int(own[0]))
-            offsets.append(offset)
             steps = np.diff(own)
             offset = float(seconds[block.stop - 1]) + (float(np.median(steps)) / 1e9 if len(steps) else 0.0)
-        return seconds, firsts, offsets
+        return seconds
 
     def _found(self) -> Iterator[tuple[str, CompanionStamps]]:
         for key, column in self._columns.stamps.items():
