@@ -379,24 +379,21 @@ class Change:
         """Put the outlines of masks without a polygon; a list of coordinates is all that 2025.10 has."""
         masks = columns.pop("mask")
         polygons = columns.get("polygon", pa.nulls(len(masks), schema.POLYGON))
-        boxes = columns.get("box2d", pa.nulls(len(masks)))
-        taken, boxed = is_valid(polygons), is_valid(boxes)
+        boxed = is_valid(columns.get("box2d", pa.nulls(len(masks))))
+        masked, taken = is_valid(masks), is_valid(polygons)
+        self._tally.lose("mask: the row has a polygon, which takes its place", int((masked & taken).sum()))
         found: list[list[list[float]] | None] = [None] * len(masks)
-        for row in np.flatnonzero(is_valid(masks)).tolist():
-            if taken[row]:
-                self._tally.lose("mask: the row has a polygon, which takes its place", 1)
-                continue
+        for row in np.flatnonzero(masked & ~taken).tolist():
+            png = masks[row].as_py()
             try:
-                found[row] = self._outline(masks[row].as_py(), bool(boxed[row]))
+                found[row] = self._outline(png, bool(boxed[row]))
             except DatasetError as error:
                 self._tally.lose(f"mask: {error}", 1)
                 continue
             self._tally.change(OUTLINED, 1)
-            if reason := scores_lost(masks[row].as_py()):
+            if reason := scores_lost(png):
                 self._tally.lose(reason, 1)
-        outlines = pa.array(found, schema.POLYGON)
-        index = np.where(taken, 0, len(masks)) + np.arange(len(masks))
-        columns["polygon"] = pa.concat_arrays([polygons, outlines]).take(pa.array(index))
+        columns["polygon"] = pc.coalesce(polygons, pa.array(found, schema.POLYGON))
 
     def _outline(self, png: bytes, boxed: bool) -> list[list[float]]:
         if self._interpretation == "logits":

@@ -11,11 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Member, keys_of, parse_member
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, parse_member
 from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter, files, present
 from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_path, reporting
@@ -161,7 +160,7 @@ class FolderMembers:
         journals, whole = self.journals, 0
         known = _synced_samples(journals)
         for row in journals.frames.rows(journals.points[-1].samples):
-            found = self._present(row)
+            found = list(present(self.writer.path, row))
             kinds = {member.kind for member, _, _ in found}
             if missing(row, kinds) or any(_fault_of(name, file, known, journals) for _, name, file in found):
                 break
@@ -169,16 +168,11 @@ class FolderMembers:
         point = next(p for p in reversed(journals.points) if p.samples <= whole)
         kept = set()
         for row in journals.frames.rows(point.samples):
-            for member, name, _ in self._present(row):
+            for member, name, _ in present(self.writer.path, row):
                 self.writer.seen.note(member)
                 kept.add(name)
         self.remove([name for name, _ in files(self.writer.path) if name not in kept])
         return point
-
-    def _present(self, row: dict[str, Any]) -> list[tuple[Member, str, Path]]:
-        root = self.writer.path
-        found = present(root, row["name"], row["frame"], row)
-        return [(member, file.relative_to(root).as_posix(), file) for member, file in found]
 
     def remove(self, lost: list[str]) -> None:
         for name in lost:

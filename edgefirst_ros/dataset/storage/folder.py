@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.dataset.names import KINDS, Member, MemberIndex, member_name, parse_member, safe_name
 from edgefirst_ros.dataset.storage.lock import (
@@ -191,13 +191,13 @@ def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
     return found
 
 
-def present(root: Path, sequence: str, frame: int, columns: Iterable[str]) -> Iterator[tuple[Member, Path]]:
-    """Yield (member, file) for the members of a frame in a folder; `columns`: those of the frames table."""
-    own = [kind for sensor in of_columns(columns) if sensor.instance is not None for kind in sensor.kinds]
-    for kind in (*KINDS, *own) if safe_name(sequence) == sequence else ():
-        file = root / member_name(sequence, frame, kind)
-        if is_plain_file(file):
-            yield Member(sequence, frame, kind), file
+def present(root: Path, row: Mapping[str, Any]) -> Iterator[tuple[Member, str, Path]]:
+    """Yield (member, name, file) for the members in a folder of a frame, by its row of the frames table."""
+    own = [kind for sensor in of_columns(row) if sensor.instance is not None for kind in sensor.kinds]
+    for kind in (*KINDS, *own) if safe_name(row["name"]) == row["name"] else ():
+        name = member_name(row["name"], row["frame"], kind)
+        if is_plain_file(root / name):
+            yield Member(row["name"], row["frame"], kind), name, root / name
 
 
 def files(root: Path) -> Iterator[tuple[str, Path]]:

@@ -117,8 +117,7 @@ def _named_boxes(array: pa.StructArray) -> tuple[pa.Array, pa.Array]:
         rows = is_valid(children[mark])
         if rows.any():
             layout[rows] = LAYOUTS.index(name)
-            both = pa.concat_arrays([found, _stacked(array, KEYS[name], _F64)])
-            found = both.take(pa.array(np.arange(len(array)) + len(array) * rows))
+            found = pc.if_else(pa.array(rows), _stacked(array, KEYS[name], _F64), found)
     return found, pa.array(layout)
 
 
