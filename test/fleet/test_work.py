@@ -202,7 +202,7 @@ def test_a_full_disk_is_storage_not_the_recordings_fault_and_nothing_is_done(dri
     (disk := tmp_path / "disk").mkdir()
     fetched = job_of(f"s3://drives/{tmp_path.name}/day1.mcap", tmp_path / "a", tmp_path)
     jobs = [
-        (4, fetched | {"scratch": f"{disk}/1"}, "day1.mcap: No space left on device"),
+        (4, fetched | {"scratch": f"{disk}/1"}, "day1.mcap: cannot write: No space left on device"),
         (600, fetched | {"scratch": f"{disk}/2"}, "No space left on device"),
         (16, job_of(drives / "day1.mcap", disk / "sets", tmp_path), "No space left on device"),
     ]
