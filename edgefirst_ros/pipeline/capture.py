@@ -399,8 +399,8 @@ class Capture:
         try:
             base = self._clock.choose(self._settings.time_base)
             self._recent.spread = base.spread
-            for topic, what in base.replaced.items():
-                self._on_event(f"{topic}: {what}")
+            for note in (*base.notes, *(f"{topic}: {what}" for topic, what in base.replaced.items())):
+                self._on_event(note)
             if isinstance(waiting, _Requested):
                 self._begin(base, self._recent.begin(waiting.since) if waiting.since > heard else heard)
         except UsageError as error:

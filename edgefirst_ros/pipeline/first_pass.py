@@ -296,9 +296,7 @@ class Walked:
         roles.notes = (*roles.notes, *turned)
         times = self.times[roles.reference]
         base = choose(settings.time_base, times, [self.times[topic] for topic in sorted(roles.aligned)])
-        if settings.time_base == "auto" and times.header.tell_time and not times.header.recent:
-            what = "are before the year 2000, as in a simulation"
-            roles.notes += (f"{roles.reference}: its header stamps {what}; to use them: --time-base header",)
+        roles.notes += base.notes
         segments = Segments()
         sequence = self.sequences[roles.reference]
         offset = settings.stream(roles.sensor or streams.CAMERA.key)[1]

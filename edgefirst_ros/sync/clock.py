@@ -84,6 +84,8 @@ class TimeBase:
     """{topic: the fault of its stamps, and the time used instead}."""
     spread: int = 0
     """Usual lateness of a topic's messages against those of other topics with the same stamp, ns."""
+    notes: tuple[str, ...] = ()
+    """What to say of the choice."""
     by_header: bool = True
     """Header stamps of the reference topic are usable: model results are joined by them, else by the time base's."""
 
@@ -106,12 +108,16 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
     topics in `replaced`.
     """
     base = choice
+    notes: tuple[str, ...] = ()
     if choice == "auto":
         base = next((kind for kind in ("header", "publish") if reference.wall_clock(kind)), "log")
+        if reference.header.tell_time and not reference.header.recent:
+            what = "its header stamps are before the year 2000, as in a simulation"
+            notes = (f"{reference.topic}: {what}; to use them: --time-base header",)
     own: Stamps = reference.header if base == "header" else reference.publish
     by_header = reference.header.tell_time
     if base == "log" or not own.distances:
-        return TimeBase(base, by_header=by_header)
+        return TimeBase(base, notes=notes, by_header=by_header)
     if not own.tell_time:
         raise UsageError(
             f"{reference.topic}: its {base} stamps are missing, zero or all equal, so they cannot be the time base; "
@@ -125,7 +131,7 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
             replaced[times.topic] = fault
         elif times.publish.distances:
             medians.append(getattr(times, base).median())
-    return TimeBase(base, offset, replaced, max(medians) - min(medians), by_header)
+    return TimeBase(base, offset, replaced, max(medians) - min(medians), notes, by_header)
 
 
 def fault_of(times: TopicTimes, base: TimeBase, reference: str) -> str | None:

@@ -24,6 +24,7 @@ from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sensors.pictures import StillMessage
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
+from edgefirst_ros.synthetic import START
 
 S = 1_000_000_000
 STILL = {"seconds": 4.0, "size": (160, 96), "codec": "jpeg", "cube_shape": (1, 16, 2, 16), "lidar_points": 200}
@@ -307,6 +308,14 @@ def test_parameter_sets_that_came_once_are_there_for_every_dataset(codec, sent, 
     assert {sample.timestamp for sample in found} >= {*sorted(offline)[2:]}
     for sample in found[:: len(found) // 9]:
         assert (sample.image() == offline[sample.timestamp]).all()
+
+
+def test_a_capture_names_header_stamps_of_a_simulation(recording, tmp_path):
+    ago = {"camera": -START}  # stamps begin at 0
+    feed = Feed(recording(**{**SLOW, "seconds": 4.0, "topics": {"camera"}}, clock_offset=ago), tmp_path, sequence="sim")
+    feed.play()
+    feed.capture.close()
+    assert [event for event in feed.events if "before the year 2000" in event and "--time-base header" in event]
 
 
 # ---- later -------------------------------------------------------------------------------------
