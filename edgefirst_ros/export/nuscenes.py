@@ -8,6 +8,7 @@ Source: the schema of nuScenes v1.0, and nuscenes-devkit 1.2 (NuScenes, LidarPoi
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import uuid
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import Key, host_of
+from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -39,7 +41,7 @@ from edgefirst_ros.export.drive import (
     read_boxes,
     read_groups,
 )
-from edgefirst_ros.export.output import FILES_AT_ONCE, NO_HOME, LossReport, ahead, write_new
+from edgefirst_ros.export.output import NO_HOME, LossReport, ahead, write_new
 from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
@@ -67,7 +69,16 @@ RADAR = np.dtype(
     + [(name, "<i1") for name in ("vx_rms", "vy_rms")]
 )
 """One radar return as nuScenes stores it."""
-DYN_UNKNOWN, UNAMBIGUOUS = 4, 3
+_KINDS = [RADAR[name] for name in RADAR.names or ()]
+_RADAR_HEADER = (
+    f"# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\nFIELDS {' '.join(RADAR.names or ())}\n"
+    f"SIZE {' '.join(str(kind.itemsize) for kind in _KINDS)}\n"
+    f"TYPE {' '.join('F' if kind.kind == 'f' else 'I' for kind in _KINDS)}\n"
+    f"COUNT {' '.join('1' for _ in _KINDS)}\n"
+    "WIDTH {0}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {0}\nDATA binary\n"
+)
+_RETURN = np.zeros((), RADAR)
+_RETURN["dyn_prop"], _RETURN["ambig_state"], _RETURN["is_quality_valid"] = 4, 3, 1  # unknown, unambiguous, valid
 USUAL = {
     "person": "human.pedestrian.adult", "pedestrian": "human.pedestrian.adult", "people": "human.pedestrian.adult",
     "car": "vehicle.car", "van": "vehicle.car", "truck": "vehicle.truck", "lorry": "vehicle.truck",
@@ -167,6 +178,11 @@ class SceneCounts:
     """Labels that kept their own name."""
 
 
+_EMPTY_MAP = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+    "0000000a49444154789c636000000002000148afa4710000000049454e44ae426082"
+)
+"""A PNG of one pixel: the official reader needs a file."""
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
@@ -178,18 +194,17 @@ class RecordTables:
         self._files: dict[str, IO[str]] = {
             name: stack.enter_context((folder / f"{name}.json").open("w", encoding="utf-8")) for name in TABLES
         }
-        self._started: set[str] = set()
+        self._before = dict.fromkeys(TABLES, "[\n")
 
     def add(self, table: str, record: Mapping[str, Any]) -> None:
         """Append a record."""
-        self._files[table].write(",\n" if table in self._started else "[\n")
-        self._started.add(table)
-        self._files[table].write(_encode(record))
+        self._files[table].write(self._before[table] + _encode(record))
+        self._before[table] = ",\n"
 
     def close(self) -> None:
         """Write the ends of the tables."""
         for name, file in self._files.items():
-            file.write("\n]\n" if name in self._started else "[]\n")
+            file.write("[]\n" if self._before[name] == "[\n" else "\n]\n")
 
 
 def export(
@@ -249,7 +264,8 @@ def export(
         logs = [_token(drive.name, "log") for drive in found]
         tables.add("map", {"token": _token("map"), "log_tokens": logs, "category": "semantic_prior", "filename": MAP})
         tables.close()
-    _write_map(out / MAP)
+    (out / MAP).parent.mkdir()
+    (out / MAP).write_bytes(_EMPTY_MAP)
     _write_json(out / ORIGIN, {drive.name: drive.place_of_world for drive in found})
     _write_json(out / VERSION / SPLITS, splits)
     _report(report, dataset, counts, found, undistort)
@@ -430,7 +446,8 @@ class _SequenceWriter:
         poses = self._pose_at(messages.stamps)
         turns = _turned(poses)
         make = partial(self._write_file, messages, poses, velocities, placed, out)
-        with closing(ahead(range(len(messages.stamps)), make, batch=FILES_AT_ONCE)) as files:
+        quick = channel.name not in self._straighteners and not is_remote(self.drive.dataset.paths.container)
+        with closing(ahead(range(len(messages.stamps)), make, quick=quick)) as files:
             for index, name in files:
                 stamp = int(messages.stamps[index])
                 if not name:
@@ -587,29 +604,19 @@ def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
         velocity: (3,) m/s of the sensor over ground, in its own axes; compensates `vx_comp` and `vy_comp`.
     """
     names = points.dtype.names or ()
-    found = np.zeros(len(points), RADAR)
-    place = np.column_stack([points[axis].astype(float) for axis in "xyz"])
+    found = np.frombuffer(bytearray(_RETURN.tobytes() * len(points)), RADAR)
+    place = np.empty((len(points), 3))
     for column, axis in enumerate("xyz"):
-        found[axis] = place[:, column]
-    length = np.linalg.norm(place, axis=1, keepdims=True)
-    ray = np.divide(place, length, out=np.zeros_like(place), where=length > 0)
+        place[:, column] = found[axis] = points[axis]
+    length = np.sqrt(np.add.reduce(place * place, 1, keepdims=True))
+    ray = np.divide(place, length, out=np.zeros(place.shape), where=length > 0)
     speed = points["speed"].astype(float) if "speed" in names else np.zeros(len(points))
     for suffix, along in (("", speed), ("_comp", speed + ray @ velocity)):
         found[f"vx{suffix}"], found[f"vy{suffix}"] = along * ray[:, 0], along * ray[:, 1]
     if "rcs" in names:
         found["rcs"] = points["rcs"]
-    found["dyn_prop"], found["ambig_state"], found["is_quality_valid"] = DYN_UNKNOWN, UNAMBIGUOUS, 1
     found["id"] = np.arange(len(points)) % (1 << 15)
-    fields = [(name, RADAR[name]) for name in RADAR.names or ()]
-    header = (
-        "# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\n"
-        f"FIELDS {' '.join(name for name, _ in fields)}\n"
-        f"SIZE {' '.join(str(kind.itemsize) for _, kind in fields)}\n"
-        f"TYPE {' '.join('F' if kind.kind == 'f' else 'I' for _, kind in fields)}\n"
-        f"COUNT {' '.join('1' for _ in fields)}\nWIDTH {len(points)}\nHEIGHT 1\n"
-        f"VIEWPOINT 0 0 0 1 0 0 0\nPOINTS {len(points)}\nDATA binary\n"
-    )
-    return header.encode() + found.tobytes() + b"\n"  # the official reader expects one byte after the last point
+    return _RADAR_HEADER.format(len(points)).encode() + found.tobytes() + b"\n"  # official reader: one byte more
 
 
 def _shift(progress: Progress, done: int, total: int, number: int) -> None:
@@ -624,7 +631,8 @@ def _finite(points: NDArray[np.void]) -> NDArray[np.void]:
 
 def _token(*what: object) -> str:
     """Return the token of a record: the same for the same dataset in every export."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, "/".join(map(str, what))).hex
+    text = hashlib.sha1(uuid.NAMESPACE_URL.bytes + "/".join(map(str, what)).encode(), usedforsecurity=False).hexdigest()
+    return f"{text[:12]}5{text[13:16]}{'89ab'[int(text[16], 16) & 3]}{text[17:32]}"  # a UUID of version 5
 
 
 def _micro(stamp: int) -> int:
@@ -647,14 +655,6 @@ def _encode_picture(pixels: NDArray[np.uint8], kind: str) -> bytes:
 
 def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _write_map(path: Path) -> None:
-    """Write an empty map of one pixel: the official reader needs a file."""
-    from PIL import Image
-
-    path.parent.mkdir()
-    Image.new("L", (1, 1)).save(path)
 
 
 def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Sequence[Drive], undistort: bool) -> None:

@@ -21,8 +21,6 @@ from edgefirst_ros.limits import processors
 
 FEW = 100
 """Most files of an output that are synced one by one."""
-FILES_AT_ONCE = 16
-"""Small files that a thread writes before it reports them."""
 NO_HOME = "has no place there"
 """Text in reports for data that the other system cannot hold."""
 T = TypeVar("T")
@@ -145,26 +143,26 @@ class LossReport:
         path.write_bytes(text.encode("utf-8", "backslashreplace"))  # half a surrogate pair: JSON's own escape
 
 
-def ahead(items: Iterable[T], make: Callable[[T], R], batch: int = 1) -> Generator[tuple[T, R]]:
+def ahead(items: Iterable[T], make: Callable[[T], R], *, quick: bool = False) -> Generator[tuple[T, R]]:
     """Yield each item with the result of `make`, in order; items are consumed in the caller's thread.
 
-    A thread takes `batch` items at once: small ones cost less than handing them over. Twice as many batches as threads
-    wait at most. Close it when it is not used to its end: then no thread remains. Raises what `make` raises, in the
-    turn of the item's batch.
+    Twice as many items as threads wait at most. Close it when it is not used to its end: then no thread remains.
+    Raises what `make` raises, in its turn. `quick`: `make` runs in the caller's thread too, as for files of some
+    kilobytes on a disk: threads that ask the system in turns wait for each other longer than for the disk.
     """
-    threads, coming = min(MOST, processors()), iter(items)
-    waiting: deque[tuple[list[T], Future[list[R]]]] = deque()
+    if quick:
+        yield from ((item, make(item)) for item in items)
+        return
+    threads, waiting = min(MOST, processors()), deque[tuple[T, Future[R]]]()
     with ThreadPoolExecutor(threads) as pool:
         try:
-            while (some := list(itertools.islice(coming, batch))) or waiting:
-                if some:
-                    waiting.append((some, pool.submit(_make_all, make, some)))
-                if len(waiting) > 2 * threads or not some:
+            for item in items:
+                waiting.append((item, pool.submit(make, item)))
+                if len(waiting) > 2 * threads:
                     first, made = waiting.popleft()
-                    yield from zip(first, made.result(), strict=True)
+                    yield first, made.result()
+            while waiting:
+                first, made = waiting.popleft()
+                yield first, made.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _make_all(make: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    return list(map(make, items))

@@ -21,6 +21,7 @@ from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import Key
+from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
@@ -30,7 +31,7 @@ from edgefirst_ros.dataset.tables.values import converted
 from edgefirst_ros.dataset.tables.write import outline_of_png
 from edgefirst_ros.errors import DatasetError, UsageError, counted, text_of
 from edgefirst_ros.export.importing import check_member_name
-from edgefirst_ros.export.output import FILES_AT_ONCE, LossReport, ahead, write_new
+from edgefirst_ros.export.output import LossReport, ahead, write_new
 
 Boxes = NDArray[np.float64]
 LISTS = ("neg_label_indices", "not_exhaustive_label_indices")
@@ -236,7 +237,8 @@ def put_pictures(
         else:
             os.symlink(os.path.abspath(sample.dataset.container.path / sample.member("camera")), target)
 
-    with closing(ahead(pictures, put, batch=FILES_AT_ONCE)) as done:
+    remote = any(is_remote(picture.sample.dataset.paths.container) for picture in pictures[:1])
+    with closing(ahead(pictures, put, quick=not remote)) as done:
         for number, _ in enumerate(done, 1):
             progress("pictures", number, len(pictures))
 
