@@ -125,7 +125,8 @@ def write_catalogue(layout: Layout, catalogue: Catalogue) -> None:
 def row_of(state: RecordingState, place: str, etag: str) -> dict[str, Any]:
     """Return a state as a row."""
     row = state.model_dump(exclude={"sensors", "labels", "counts"})
-    row |= {"bytes": state.total_bytes, "container": state.container, "state": place, "state_etag": etag}
+    container = state.members[-1].key if state.members else None
+    row |= {"bytes": state.total_bytes, "container": container, "state": place, "state_etag": etag}
     row["counts"] = json.dumps(state.counts, separators=(",", ":"))
     row |= {name: 0 for name in SCHEMA if name.startswith(SENSOR)}
     row |= {f"{SENSOR}{key.replace('.', '_')}": number for key, number in state.sensors.items()}

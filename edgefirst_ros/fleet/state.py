@@ -146,15 +146,6 @@ class RecordingState(Strict):
         """Bytes of all members."""
         return sum(member.bytes for member in self.members)
 
-    @property
-    def container(self) -> str | None:
-        """Key of the container, relative to DST."""
-        return self.members[-1].key if self.members else None
-
-    def to_json(self) -> bytes:
-        """Return the state as it is stored; the same for the same state."""
-        return self.model_dump_json(indent=1).encode()
-
     @classmethod
     def of_json(cls, data: bytes, place: str) -> RecordingState:
         """Return a stored state. Raises DatasetError naming its place if it is invalid."""

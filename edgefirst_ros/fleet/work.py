@@ -213,7 +213,7 @@ def _done(job: Job) -> RecordingState:
 def write_state(layout: Layout, state: RecordingState) -> None:
     """Write a state. Raises ObjectStoreError."""
     place = layout.state(state.settings, state.source)
-    open_store(place).write(place.key, state.to_json())
+    open_store(place).write(place.key, state.model_dump_json(indent=1).encode())
 
 
 def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
