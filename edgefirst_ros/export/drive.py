@@ -424,14 +424,10 @@ def is_class_mask(row: Mapping[str, Any]) -> bool:
 
 def class_masks(dataset: Dataset) -> dict[Key, int]:
     """Return {sample: first annotation row that `is_class_mask`}, for samples that have one."""
-    table, rows = dataset.annotation_rows
+    table, _ = dataset.annotation_rows
     if table.schema.get("mask") != pl.Binary:
         return {}
-    named = pl.col("label", "object_id", "box2d").is_null()
-    numbers = table.select(pl.all_horizontal(pl.col("mask").is_not_null(), named).arg_true()).to_series().to_numpy()
-    found = {}
-    for key, (start, count) in rows.items():
-        first = numbers[np.searchsorted(numbers, start) :][:1]
-        if len(first) and first[0] < start + count:
-            found[key] = int(first[0])
-    return found
+    without_name = pl.col("label", "object_id", "box2d").is_null()
+    is_mask = table.select(pl.all_horizontal(pl.col("mask").is_not_null(), without_name)).to_series()
+    rows = keys_of(table, dataset.paths.arrow).with_row_index().filter(is_mask)
+    return {Key(name, frame): row for row, name, frame in rows.unique(KEY, keep="first").iter_rows()}

@@ -306,11 +306,6 @@ def channels_of(cloud: NDArray[Any]) -> dict[str, Any]:
     return {XYZ: xyz.view("<f4"), LENGTH: len(points), HEIGHT: len(cloud) or 1, **others}
 
 
-def _fields(reader: ChannelReader) -> list[str]:
-    plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
-    return [name for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name]
-
-
 class CloudReader:
     """PCD files of clouds from channels: x, y, z, then the other fields as described."""
 
@@ -320,7 +315,8 @@ class CloudReader:
             raise DatasetError(f"{reader.folder / XYZ}: has entries of {self._xyz.shape[1:]}, expected (points, 3) f4")
         most = self._xyz.shape[1]
         self._height = reader.raw(HEIGHT) if HEIGHT in reader.channels else None
-        fields = {name: reader.raw(name) for name in _fields(reader)}
+        plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
+        fields = {name: reader.raw(name) for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name}
         self._others = {name: values for name, values in fields.items() if values.ndim > 1 and values.shape[1] == most}
         kinds: dict[str, Any] = dict.fromkeys(PLACE, ("<f4", ()))
         kinds |= {name: (values.dtype, values.shape[2:]) for name, values in self._others.items()}
