@@ -31,7 +31,7 @@ from edgefirst_ros.sources.inputs import open_files
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
-from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
+from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics, radars_by_name
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, ROLES
 from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose
 
@@ -85,8 +85,8 @@ class CameraFacts:
 
 STATIC_TYPES = (CAMERA_INFO, *KNOWN_TOPICS["model/info"])
 """Types of calibration and labels, under any topic."""
-RADAR = {"speed", "doppler", "rcs"}
-"""Fields of clouds that only radars have."""
+RADAR = {"speed", "radial_speed", "doppler", "rcs", "v_r"}
+"""Fields of clouds that only radars have, in small letters."""
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""
 TOLD_EVERY = 32
@@ -203,7 +203,7 @@ class Walked:
         self._ignored: set[str] = set()
         self._types: dict[str, str] = {}
         self.radars: set[str] = set()
-        """Topics of clouds with a field that only radars have."""
+        """Topics of clouds with a field that only radars have, or with `radar` in their name."""
         self._given = settings.given_topics
         self._frames = settings.sensor("pose").tf
         self.parents: dict[str, str] = {}
@@ -225,7 +225,8 @@ class Walked:
         try:
             content = decode(message)
             if message.schema == CLOUD and not self.times[topic].publish.distances:
-                self.radars |= {topic} if RADAR & {field.name for field in content.fields} else set()
+                names = {field.name.lower() for field in content.fields}
+                self.radars |= {topic} if RADAR & names else set(radars_by_name([topic]))
             self.times[topic].add(message)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)

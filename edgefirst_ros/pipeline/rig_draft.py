@@ -211,7 +211,7 @@ class _Draft:
                 parts |= {"info": info} if (info := self._beside(found, "model/info")) is not None else {}
                 parts |= {"masks": masks} if masks is not None and found.schema == streams.DETECT else {}
             known = known_name(found.topic, found.schema) is not None
-            guess = "" if known else "guessed from type" + (" and fields" if found.topic in self.radars else "") + ", "
+            guess = "" if known else f"guessed from type{' and fields or name' if found.topic in self.radars else ''}, "
             self._use(name, parts, f"{guess}{found.comment}")
 
     def _pose(self) -> None:

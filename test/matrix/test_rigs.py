@@ -257,13 +257,18 @@ def test_an_unused_topic_beside_a_rig_is_a_line_to_add_to_it(plain, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "key"),
-    [("speed", "radar.targets"), ("doppler", "radar.targets"), ("rcs", "radar.targets"), ("ring", "lidar.points")],
+    ("field", "topic", "key"),
+    [
+        *((field, "/front/points", "radar.targets") for field in ("speed", "doppler", "rcs", "RCS", "radial_speed")),
+        ("velocity", "/ti_mmwave/radar_scan", "radar.targets"),  # lidars measure it too
+        ("velocity", "/front/points", "lidar.points"),
+        ("ring", "/front/points", "lidar.points"),
+    ],
 )
-def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields(recording, tmp_path, field, key):
+def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields_or_name(recording, tmp_path, field, topic, key):
     points = np.zeros(3, [(name, "<f4") for name in ("x", "y", "z", field)])
     stamps = range(START, START + 10**9, 10**8)
-    sent = [(at, "/front/points", CLOUD, cloud(points, "front", at)) for at in stamps]
+    sent = [(at, topic, CLOUD, cloud(points, "front", at)) for at in stamps]
     path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
     outcome = convert(path, tmp_path / "out")
     assert [note for note in outcome.notes if note.endswith(f"is used as {key}: it is the only {CLOUD} topic")]
