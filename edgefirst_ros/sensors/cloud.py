@@ -90,8 +90,6 @@ def encode_cloud(
     header = _header([*fields, *extra], message.width, message.height, data)
     if data == "binary" and packed and not extra and not message.is_bigendian:
         return [header, body[: points * step]]
-    if not points:
-        return [header, struct.pack("<II", 0, 0) if data == "binary_compressed" else b""]
     table = _filled(message, fields, extra)
     for field in extra:
         table[field.name] = np.nan

@@ -257,9 +257,8 @@ class PictureSource:
         parts = unit.tiles or (unit,)
         for part, tracker, tile in zip(parts, self._trackers, message.tiles, strict=True):
             tracker.judge(part, tile.data, tile.headers)
-        if unit.tiles:
-            unit.keyframe = all(part.keyframe for part in parts)
-            unit.fault = next((part.fault for part in parts if part.fault is not None), None)
+        unit.keyframe = all(part.keyframe for part in parts)
+        unit.fault = next((part.fault for part in parts if part.fault is not None), None)
         return MessageError(unit.fault) if unit.fault is not None else None
 
     def _check(self, message: Any) -> None:

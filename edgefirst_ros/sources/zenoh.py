@@ -182,9 +182,8 @@ class ZenohTransport(Transport):
 
     def close(self) -> None:
         """End all subscriptions once their messages are handed on; others may follow."""
-        for _, subscription in self._listened.values():
-            subscription.undeclare()
-        for subscription in itertools.chain.from_iterable(self._candidates.values()):
+        listened = (subscription for _, subscription in self._listened.values())
+        for subscription in itertools.chain(listened, *self._candidates.values()):
             subscription.undeclare()
         self._listened, self._candidates, self._doubled, self._settled = {}, {}, [], []
         intake, self._intake = self._intake, None

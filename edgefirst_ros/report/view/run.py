@@ -217,7 +217,7 @@ def _opened(
         yield ReportSubject(one.name, str(one.path), Dataset(one.path, limits=settings.limits)), None
         return
     with recorded(one.recording, settings, _parts, progress) as (subject, found):
-        yield subject, _packets(found, subject) if _is_streamed(found) else None
+        yield subject, _packets(found) if _is_streamed(found) else None
 
 
 def _parts(found: FirstPass) -> Chosen:
@@ -249,7 +249,7 @@ def _is_streamed(found: FirstPass) -> bool:
     return last is not None
 
 
-def _packets(found: FirstPass, subject: ReportSubject) -> Iterator[Packet]:
+def _packets(found: FirstPass) -> Iterator[Packet]:
     """Yield the camera's messages from the first keyframe on."""
     from edgefirst_ros.report.view.log import Packet
     from edgefirst_ros.sensors.video.h264 import H264Tracker

@@ -6,7 +6,6 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -61,8 +60,7 @@ def program() -> Path:
     """Return the viewer's binary; its launcher in Python would leave it after when it is ended."""
     import rerun_cli
 
-    name = "rerun.exe" if sys.platform == "win32" else "rerun"
-    found = Path(rerun_cli.__file__).with_name(name)
+    found = Path(rerun_cli.__file__).with_name("rerun")
     if not found.exists():
         raise EdgeFirstError(missing_extra("view", "view", found))
     return found
