@@ -24,7 +24,7 @@ from edgefirst_ros.export.roverd.channels import (
     has_channels,
     pictures,
 )
-from edgefirst_ros.export.roverd.write import CloudTrace
+from edgefirst_ros.export.roverd.write import trace_clouds
 
 JPEG = b"\xff\xd8 a picture \xff\xd9"
 
@@ -115,7 +115,7 @@ def test_points_that_fill_no_lines_are_refused(tmp_path, lines):
 
 
 def test_points_without_places_have_no_channels(tmp_path):
-    assert CloudTrace(tmp_path, 1).ready(b"no cloud") is None
+    assert trace_clouds(tmp_path, 1).ready(b"no cloud") is None
     assert has_channels(np.dtype([(axis, "<f4") for axis in "xyz"]))
     assert not has_channels(np.dtype([(axis, "<f8") for axis in "xyz"]))
     assert not has_channels(np.dtype([("x", "<f4"), ("y", "<f4")]))

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import lzma
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import numpy as np
 
@@ -73,32 +72,27 @@ def folder_of(kind: str) -> str | None:
 
 Entry = tuple[Any, Mapping[str, Any]]
 """A member as it is written: its form, which is the same for all of a sensor, and the values by channel."""
+Ready = Callable[[bytes], Entry | None]
+Begin = Callable[[Any], Mapping[str, Any]]
 
 
-class SensorTrace(ABC):
+class SensorTrace:
     """A sensor's folder while it is written. It is created with its first entry."""
 
-    texts: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of the channels."""
+    def __init__(self, folder: Path, ready: Ready, begin: Begin, texts: Mapping[str, str]) -> None:
+        """`ready`: returns a member as an entry, or None if roverd cannot hold its form; threads may share it.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        `begin`: creates the channels of a form: those with `described`, by name; `texts`: their descriptions.
+        """
+        self.folder, self.ready = folder, ready
         self.stamps: list[int] = []
         """Increasing stamps of the entries, ns since the epoch."""
         self.dropped: Counter[str] = Counter()
         """{reason: number of messages without an entry}."""
-        self.form: Any = None
+        self.closing = ExitStack()
+        self._begin, self._texts, self._form = begin, texts, cast("Any", None)
         self._last: tuple[int, bytes] = (-1, b"")
         """Stamp and data of the last message."""
-        self.closing = ExitStack()
-
-    @abstractmethod
-    def ready(self, data: bytes) -> Entry | None:
-        """Return a member as an entry; None if roverd cannot hold its form. Threads may share this."""
-
-    @abstractmethod
-    def _open(self) -> Mapping[str, Any]:
-        """Create the channels: those with `described`, by name."""
 
     def add(self, stamp: int, data: bytes, ready: Entry | None) -> None:
         """Add a member, or count why it is dropped. One message of several samples is one entry."""
@@ -109,59 +103,45 @@ class SensorTrace(ABC):
             self.dropped[STEP] += 1
         elif ready is None:
             self.dropped[UNFIT] += 1
+        elif self._form is not None and ready[0] != self._form:
+            self.dropped[OTHER] += 1
         else:
-            form, values = ready
-            if self.form is None:
-                self._begin(form)
-            if form != self.form:
-                self.dropped[OTHER] += 1
-                return
+            if self._form is None:
+                self.folder.mkdir(parents=True)
+                self._form, self._channels = ready[0], self._begin(ready[0])
+                for channel in self._channels.values():
+                    self.closing.callback(channel.close)
             for name, channel in self._channels.items():
-                channel.append(values[name])
+                channel.append(ready[1][name])
             self.stamps.append(stamp)
-
-    def _begin(self, form: Any) -> None:
-        self.folder.mkdir(parents=True)
-        self.form = form
-        self._channels = self._open()
-        for channel in self._channels.values():
-            self.closing.callback(channel.close)
 
     def close(self) -> list[str]:
         """Complete the folder; returns the names of its channels, empty without an entry."""
         self.closing.close()
         if not self.stamps:
             return []
-        return write_stamps(self.folder, self.stamps, self._channels, self.texts)
+        return write_stamps(self.folder, self.stamps, self._channels, self._texts)
 
 
-class CameraTrace(SensorTrace):
-    """JPEG pictures of one size as a video; forms are (width, height)."""
+def trace_pictures(folder: Path, rate: float) -> SensorTrace:
+    """Return the trace of JPEG pictures of one size as a video; forms are (width, height)."""
 
-    texts: ClassVar[Mapping[str, str]] = {VIDEO: "Pictures, each a whole JPEG file with its EXIF."}
-
-    def __init__(self, folder: Path, rate: float) -> None:
-        super().__init__(folder)
-        self._rate = rate
-
-    def ready(self, data: bytes) -> Entry | None:
+    def ready(data: bytes) -> Entry | None:
         try:
             return check_jpeg(data), {VIDEO: data}
         except MessageError:
             return None
 
-    def _open(self) -> Mapping[str, Any]:
-        return {VIDEO: VideoWriter(self.folder / VIDEO, self.form, self._rate)}
+    def begin(size: tuple[int, int]) -> Mapping[str, Any]:
+        return {VIDEO: VideoWriter(folder / VIDEO, size, rate)}
+
+    return SensorTrace(folder, ready, begin, {VIDEO: "Pictures, each a whole JPEG file with its EXIF."})
 
 
-class CubeTrace(SensorTrace):
-    """Radar cubes; forms are what radar.json says."""
+def trace_cubes(folder: Path) -> SensorTrace:
+    """Return the trace of radar cubes; forms are what radar.json says, and the shape."""
 
-    texts: ClassVar[Mapping[str, str]] = {
-        CUBE: "Range-Doppler cube [sequence, rx, range, doppler, real and imaginary]; no raw I/Q of the antennas.",
-    }
-
-    def ready(self, data: bytes) -> Entry | None:
+    def ready(data: bytes) -> Entry | None:
         try:
             cube = decode_cube(data)
         except EdgeFirstError:
@@ -169,48 +149,41 @@ class CubeTrace(SensorTrace):
         values = turn_cube(cube.values)
         return (describe_cube(cube), values.shape), {CUBE: stored(values)}
 
-    def _open(self) -> Mapping[str, Any]:
-        return {CUBE: FramesWriter(self.folder / CUBE, "i2", self.form[1])}
+    def begin(form: tuple[Any, Any]) -> Mapping[str, Any]:
+        write_json(folder / RADAR, form[0])
+        return {CUBE: FramesWriter(folder / CUBE, "i2", form[1])}
 
-    def close(self) -> list[str]:
-        channels = super().close()
-        if channels:
-            write_json(self.folder / RADAR, self.form[0])
-        return channels
+    text = "Range-Doppler cube [sequence, rx, range, doppler, real and imaginary]; no raw I/Q of the antennas."
+    return SensorTrace(folder, ready, begin, {CUBE: text})
 
 
-class CloudTrace(SensorTrace):
-    """Point clouds; forms are the types of their points."""
+def trace_clouds(folder: Path, most: int) -> SensorTrace:
+    """Return the trace of point clouds of up to `most` points; forms are the types of their points."""
 
-    def __init__(self, folder: Path, most: int) -> None:
-        super().__init__(folder)
-        self._most = most
-
-    def ready(self, data: bytes) -> Entry | None:
+    def ready(data: bytes) -> Entry | None:
         try:
             cloud = decode_grid(data, writable=False)
         except DatasetError:
             return None
-        return (cloud.dtype, channels_of(cloud)) if has_channels(cloud.dtype) and cloud.size <= self._most else None
+        return (cloud.dtype, channels_of(cloud)) if has_channels(cloud.dtype) and cloud.size <= most else None
 
-    def _open(self) -> Mapping[str, Any]:
-        return open_cloud_channels(self.folder, self.form, self._most)
+    return SensorTrace(folder, ready, lambda form: open_cloud_channels(folder, form, most), {})
 
 
-class SegmentTrace(SensorTrace):
-    """The class of every pixel; forms are (height, width). Members are the PNG files of the annotations."""
+def trace_classes(folder: Path) -> SensorTrace:
+    """Return the trace of the class of every pixel; forms are (height, width), members the PNG of the annotations."""
 
-    texts: ClassVar[Mapping[str, str]] = {SEGMENT: "Class of each pixel, as in the annotations; 255: none."}
-
-    def ready(self, data: bytes) -> Entry | None:
+    def ready(data: bytes) -> Entry | None:
         pixels = decode_gray(data)
         if pixels is None or pixels.dtype != np.uint8 or data[COLOUR] != GRAY:  # of a palette they are no classes
             return None
         # Large areas of one value: here LZMA is quick and gains nearly all.
         return pixels.shape, {SEGMENT: [lzma.compress(pixels.tobytes(), preset=0)]}
 
-    def _open(self) -> Mapping[str, Any]:
-        return {SEGMENT: FramesWriter(self.folder / SEGMENT, "u1", self.form)}
+    def begin(shape: tuple[int, int]) -> Mapping[str, Any]:
+        return {SEGMENT: FramesWriter(folder / SEGMENT, "u1", shape)}
+
+    return SensorTrace(folder, ready, begin, {SEGMENT: "Class of each pixel, as in the annotations; 255: none."})
 
 
 # ---- the export ----------------------------------------------------------------------------------
@@ -254,12 +227,12 @@ class _Trace:
         for kind, name in self._folders.items():
             place, form = self._folder / name, of_kind(kind).form
             if form == "camera":
-                self._streams[kind] = CameraTrace(place, rate)
+                self._streams[kind] = trace_pictures(place, rate)
             elif form == "cube":
-                self._streams[kind] = CubeTrace(place)
+                self._streams[kind] = trace_cubes(place)
             else:
-                self._streams[kind] = CloudTrace(place, most_points(container, found.get(kind, ())))
-        self._segments = SegmentTrace(self._folder / SEMANTIC)
+                self._streams[kind] = trace_clouds(place, most_points(container, found.get(kind, ())))
+        self._segments = trace_classes(self._folder / SEMANTIC)
         for stream in (*self._streams.values(), self._segments):
             leaving.enter_context(stream.closing)
         self._masks = class_masks(drive.dataset)
