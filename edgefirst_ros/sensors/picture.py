@@ -38,6 +38,7 @@ RAW_FORMATS = {
     "rgb8": ("rgb24", 3), "bgr8": ("bgr24", 3), "rgba8": ("rgba", 4), "bgra8": ("bgra", 4), "mono8": ("gray", 1),
     "8UC1": ("gray", 1), "8UC3": ("bgr24", 3), "yuv422": ("uyvy422", 2), "uyvy": ("uyvy422", 2),
     "yuv422_yuy2": ("yuyv422", 2), "yuyv": ("yuyv422", 2), "nv12": ("nv12", 1),
+    **{name: (name, 1) for name in ("bayer_rggb8", "bayer_bggr8", "bayer_gbrg8", "bayer_grbg8")},
 }  # fmt: skip
 """Encoding of a sensor_msgs/Image -> (libav pixel format, bytes a pixel in the first plane)."""
 BICUBIC, AREA, FULL_CHROMA, ACCURATE = 4, 0x20, 0x2000, 0x40000
@@ -304,7 +305,8 @@ def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int, 
     form, pixel = RAW_FORMATS[encoding]
     rows = height * 3 // 2 if form == "nv12" else height
     data = message.data
-    odd = form in ("nv12", "uyvy422", "yuyv422") and (width % 2 or (form == "nv12" and height % 2))
+    squares = form == "nv12" or form.startswith("bayer")  # of two by two pixels
+    odd = (width % 2 and (squares or form in ("uyvy422", "yuyv422"))) or (height % 2 and squares)
     if not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE or odd:
         raise MessageError(CANNOT_BE_STORED, f"{encoding} image of {width} x {height} pixels")
     check_size(width, height, limits)
@@ -315,7 +317,7 @@ def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int, 
 
 
 def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Return an av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12 and their kin).
+    """Return an av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12, Bayer and their kin).
 
     Raises MessageError as `check_raw`.
     """
@@ -330,7 +332,7 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     for plane in frame.planes:
         fill_plane(plane, lines[first : first + plane.height])
         first += plane.height
-    return frame
+    return frame.reformat(format="rgb24") if form.startswith("bayer") else frame
 
 
 def still_frame(data: bytes) -> Any:

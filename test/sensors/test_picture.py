@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import av
@@ -297,11 +298,40 @@ def test_raw_images_as_opencv_reads_them(encoding, padding, size):
     assert np.abs((jpeg - expected.astype(float)).mean(axis=(0, 1))).max() < 2.5
 
 
+BAYER = {
+    "bayer_rggb8": ((0, 1, 1, 2), cv2.COLOR_BayerBG2RGB), "bayer_bggr8": ((2, 1, 1, 0), cv2.COLOR_BayerRG2RGB),
+    "bayer_gbrg8": ((1, 2, 0, 1), cv2.COLOR_BayerGR2RGB), "bayer_grbg8": ((1, 0, 2, 1), cv2.COLOR_BayerGB2RGB),
+}  # fmt: skip
+"""Encoding -> (colours of the first two pixels of the first two lines, OpenCV's name, which is of the second ones)."""
+
+
+@pytest.mark.parametrize("encoding", BAYER)
+@pytest.mark.parametrize(("size", "padding"), [((320, 180), 0), ((642, 354), 5)])
+def test_bayer_patterns_as_opencv_reads_them(encoding, size, padding):
+    width, height = size
+    colours, code = BAYER[encoding]
+    rgb = cv2.GaussianBlur(scene(width, height).astype(np.uint8), None, 2)
+    pattern = np.empty((height, width), np.uint8)
+    for colour, (line, column) in zip(colours, itertools.product((0, 1), (0, 1)), strict=True):
+        pattern[line::2, column::2] = rgb[line::2, column::2, colour]
+    frame = raw_frame(message(encoding, pattern, width, height, padding))
+    png, jpeg = (pixels(PictureEncoder(form, 95).encode(frame)) for form in ("png", "jpeg"))
+    expected = cv2.cvtColor(pattern, code)
+    inner = (slice(2, -2), slice(2, -2))  # what is beyond an edge is a guess
+    assert psnr(png[inner], rgb[inner]) > psnr(expected[inner], rgb[inner]) - 8
+    assert psnr(png[inner], expected[inner]) >= 36
+    assert psnr(jpeg[inner], expected[inner]) >= 34
+
+
 @pytest.mark.parametrize(
     ("encoding", "width", "height", "step", "size"),
     [
         ("16UC1", 4, 4, 8, 32),
-        ("bayer_rggb8", 4, 4, 4, 16),
+        ("bayer_rggb16", 4, 4, 8, 32),
+        ("bayer_rggb8", 4, 4, 3, 16),
+        ("bayer_rggb8", 3, 4, 4, 16),
+        ("bayer_rggb8", 4, 3, 4, 16),
+        ("bayer_rggb8", 4, 4, 4, 15),
         ("", 4, 4, 12, 48),
         ("rgb8", 4, 4, 11, 48),
         ("rgb8", 4, 4, 12, 47),
