@@ -213,18 +213,21 @@ class LabelComponents:
         marks = Marks()
         values: NDArray[np.uint16] | None = None
         for row in rows:
-            mask = row.get("mask")
-            if isinstance(mask, bytes) and is_class_mask(row):
-                marks.classes = mask if _fits(mask, size) else None
-                marks.misplaced += marks.classes is None
-                continue
+            mask, rings = row.get("mask"), row.get("polygon")
             if isinstance(mask, bytes):
-                shape = self._shape(mask, size)
-                marks.misplaced += shape is None
+                pixels = decode_gray(mask)
+                if pixels is None or pixels.shape != size[::-1] or (is_class_mask(row) and pixels.dtype != np.uint8):
+                    marks.misplaced += 1
+                    continue
+                if is_class_mask(row):
+                    marks.classes = mask
+                    continue
+                # Integers above a limit are those above its integer part.
+                least = 0 if pixels.dtype == np.bool_ else self._level * np.iinfo(pixels.dtype).max
+                shape = pixels > pixels.dtype.type(least)
+            elif rings:
+                shape = filled(rings, size)
             else:
-                rings = row.get("polygon")
-                shape = filled(rings, size) if rings else None
-            if shape is None:
                 continue
             number = len(marks.told) + 1
             if number > MOST_INSTANCES:
@@ -236,14 +239,6 @@ class LabelComponents:
             marks.told.append({"value": number} | {name: row[name] for name in KEPT[:4] if row.get(name) is not None})
         marks.instances = encode_gray(values) if values is not None else None
         return marks
-
-    def _shape(self, mask: bytes, size: tuple[int, int]) -> NDArray[np.bool_] | None:
-        """(height, width) of an instance; None where its mask is not a picture of this size."""
-        found = decode_gray(mask)
-        if found is None or found.shape != size[::-1]:
-            return None
-        # Integers above a limit are those above its integer part.
-        return found if found.dtype == np.bool_ else found > found.dtype.type(self._level * np.iinfo(found.dtype).max)
 
     def add(self, marks: Marks, stamp_us: int) -> None:
         """Add the prepared data of a sample."""
@@ -283,12 +278,6 @@ def depth(png: bytes) -> NDArray[np.float32] | None:
     """(height, width) m of a depth picture, 16-bit grayscale in mm; None of another one."""
     values = decode_gray(png)
     return None if values is None or values.dtype != np.uint16 else (values * MILLIMETRE).astype(np.float32)
-
-
-def _fits(png: bytes, size: tuple[int, int]) -> bool:
-    """True if this is a mask of classes for a picture of `size`."""
-    found = decode_gray(png)
-    return found is not None and found.shape == size[::-1] and found.dtype == np.uint8
 
 
 def filled(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[np.bool_]:
