@@ -22,12 +22,12 @@ from edgefirst_ros.dataset.merge_labels import (
     separate_ids,
     unite_box_frames,
     unite_labels,
-    unite_timing,
 )
 from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, folded, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
+from edgefirst_ros.dataset.tables.rowlog import carry_timing
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, listed, printable, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -140,6 +140,9 @@ def merge(
     companions = schema.companions_of(stamped)
     known = schema.frames_columns(companions)
     version = max(part.version for part in parts)
+    columns = carry_timing(*(part.timing for part in parts))
+    for part in parts:
+        part.columns = columns
     writer = DatasetWriter(
         out,
         name,
@@ -149,7 +152,7 @@ def merge(
         overwrite=overwrite,
         describe=lambda: {**metadata, **stated},
         group_rule=group_rule,
-        columns=unite_timing(parts),
+        columns=columns,
     )
     total, lost = sum(map(len, opened)), sum(part.lost for part in parts)
     with writer, ExitStack() as failing:

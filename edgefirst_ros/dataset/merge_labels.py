@@ -35,7 +35,7 @@ from edgefirst_ros.dataset.schema import (
 )
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, to_polars
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
-from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, carry_timing
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
 from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.errors import DatasetError, UsageError, explain_errors, text_of
 from edgefirst_ros.limits import Limits
@@ -147,17 +147,6 @@ class MergeInput:
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset, while `opened`; None without any."""
         return None if self._rows is None else self._rows.of(key, timestamp)
-
-
-def unite_timing(parts: Sequence[MergeInput]) -> pa.Schema:
-    """Return the columns of rows of the merged dataset, and set them in each part; `timing` has the fields of all.
-
-    Raises DatasetError where a field has two types.
-    """
-    columns = carry_timing(*(part.timing for part in parts))
-    for part in parts:
-        part.columns = columns
-    return columns
 
 
 def unite_box_frames(parts: Sequence[MergeInput], notes: list[str]) -> str | None:

@@ -125,6 +125,9 @@ def migrate(
         raise UsageError(f"unknown version {to!r}; known: {', '.join(schema.WRITABLE)}")
     if box2d is not None and box2d not in LAYOUTS:
         raise UsageError(f"unknown box2d layout {box2d!r}; known: {', '.join(LAYOUTS)}")
+    if box3d_axes not in (None, "optical"):
+        text = f"--box3d-axes {box3d_axes!r}: expected optical; other tables are in forward, left, up already"
+        raise UsageError(text)
     if target.is_dir():
         raise DatasetError(f"{target} is a folder")
     if not target.parent.is_dir():
@@ -141,7 +144,9 @@ def migrate(
             arrow = locate(given).arrow
             table = annotation_path(arrow) or arrow
         annotations = read_annotations(table, location_order, pose_order, limits)
-        _check_axes(annotations, box3d_axes)
+        stated = annotations.metadata.get("box3d_axes")
+        if box3d_axes is not None and stated is not None:
+            raise UsageError(f"--box3d-axes {box3d_axes}: {table} states that its boxes are in {stated} already")
         boxes = _boxes(annotations, form, to, box2d, normalised)
         change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX, optical=box3d_axes is not None)
         columns = _columns(change, form, to)
@@ -162,14 +167,6 @@ def migrate(
         shown = cast("Path", ObjectPath(str(Location.of(source)))) if is_remote(source) else table
         changed, lost = dict(tally.changed), dict(tally.lost)
         return Migration(shown, target, annotations.version, to, rows, changed, lost, list(tally.notes))
-
-
-def _check_axes(annotations: Annotations, axes: str | None) -> None:
-    if axes not in (None, "optical"):
-        raise UsageError(f"--box3d-axes {axes!r}: expected optical; other tables are in forward, left, up already")
-    stated = annotations.metadata.get("box3d_axes")
-    if axes is not None and stated is not None:
-        raise UsageError(f"--box3d-axes {axes}: {annotations.path} states that its boxes are in {stated} already")
 
 
 def _frame_of_boxes(path: Path, limits: Limits) -> dict[str, str]:

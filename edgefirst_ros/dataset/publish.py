@@ -137,13 +137,6 @@ def _remove(*files: Path) -> None:
         raise refused
 
 
-def remove_leftovers(paths: DatasetPaths) -> None:
-    """Remove temporary files that an earlier run left; raises StorageError for one of another user."""
-    for path in paths.temporary:
-        with reporting(path, "create"):
-            path.unlink(missing_ok=True)
-
-
 def remove_tree(path: Path) -> None:
     """Remove a folder with its content, or a file, if it exists."""
     if path.is_dir() and not path.is_symlink():

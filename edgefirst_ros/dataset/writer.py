@@ -17,7 +17,7 @@ from edgefirst_ros.dataset import publish
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_folder, check_name, member_name
-from edgefirst_ros.dataset.storage.lock import give_back, sum_up
+from edgefirst_ros.dataset.storage.lock import give_back, reporting, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, IN_MEMORY, Checkpoint, Row, RowLog
 from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
@@ -188,7 +188,9 @@ class DatasetWriter:
             failing.callback(self._members.abandon)
             if unfinished is None:
                 failing.callback(publish.remove_if_possible, paths)
-                publish.remove_leftovers(paths)
+                for path in paths.temporary:  # of an earlier run, or of another user
+                    with reporting(path, "create"):
+                        path.unlink(missing_ok=True)
             elif point.end and unfinished.journals.companions != self._companions:
                 raise DatasetError(
                     f"{paths.row_log}: has columns of {', '.join(unfinished.journals.companions) or 'no companion'}, "

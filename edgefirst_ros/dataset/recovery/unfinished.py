@@ -108,7 +108,8 @@ class ArchiveMembers:
     def _trusted(self) -> int:
         """Number of bytes that were synced; 0 if the file is shorter: the disk lost data that it had acknowledged."""
         synced = self.journals.synced.bytes
-        return synced if self.writer.file_bytes() >= synced else 0
+        with reporting(self.writer.path, "read"):
+            return synced if os.fstat(self.writer.fd).st_size >= synced else 0
 
     def rewind(self) -> Checkpoint:
         """Return to the last complete commit; the writer keeps only the members up to it."""

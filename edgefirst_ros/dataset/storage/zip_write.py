@@ -165,11 +165,6 @@ class ArchiveWriter:
         with reporting(self.path, "read"):
             return os.pread(self.fd, size, offset)
 
-    def file_bytes(self) -> int:
-        """Return the size of the file, with the bytes after the last member."""
-        with reporting(self.path, "read"):
-            return os.fstat(self.fd).st_size
-
     def keep(self, entry: Entry) -> bool:
         """Take over a member that is in the file already; False for a member that exists twice."""
         member = parse_member(entry.text)

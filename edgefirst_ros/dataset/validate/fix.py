@@ -59,8 +59,9 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Rep
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     subject = Subject(paths, limits)
-    table = subject.annotations
-    names = _readable(table) if table else []
+    table, known = subject.annotations, schema.COLUMNS
+    fields = table.schema if table else ()
+    names = [f.name for f in fields if any(c.name == f.name and is_readable(f.type, c.type) for c in known)]
     if table is None or not table.rows or "name" not in names:
         return Repairs()
     done = Repairs(table.path)
@@ -173,13 +174,6 @@ def _any(batch: pa.RecordBatch, names: Collection[str]) -> Flags:
     there = [is_valid(batch[name]) for name in names if name in batch.schema.names]
     found: Flags = np.logical_or.reduce([np.zeros(batch.num_rows, bool), *there])
     return found
-
-
-def _readable(table: TableFile) -> list[str]:
-    """Return the columns with a type of any version: those that the rules look at."""
-    return [
-        f.name for f in table.schema if any(c.name == f.name and is_readable(f.type, c.type) for c in schema.COLUMNS)
-    ]
 
 
 def _replace(table: TableFile, names: Collection[str], rows: RowRepair) -> Path:

@@ -291,12 +291,6 @@ class Subject:
         rows = self.annotated.select(*KEY, "timestamp", "size", "location")
         return rows.join(known, on=KEY, nulls_equal=True, maintain_order="left", suffix="_frames")
 
-    @property
-    def is_frame_flag(self) -> pl.Expr:
-        """True where `frame` holds truth values, which Arrow would take for numbers."""
-        kind = self._kinds().get("frame")
-        return pl.col("frame").is_not_null() & pl.lit(kind is not None and pa.types.is_boolean(kind))
-
     def masks(self) -> Iterator[dict[str, Any]]:
         """Rows that have a mask as bytes: name, frame, label, object_id, box2d and mask."""
         kind = self._kinds().get("mask")

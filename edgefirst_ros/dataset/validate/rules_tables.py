@@ -144,13 +144,14 @@ def exact_types(subject: Subject) -> Found:
 @rule("TAB003", "error", "every row names its sample")
 def named(subject: Subject) -> Found:
     """`frame` may be null: a picture that is not a part of a sequence."""
-    if subject.annotations and "name" not in subject.annotations.schema.names:
+    kinds = {field.name: field.type for field in subject.annotations.schema} if subject.annotations else {}
+    if subject.annotations and "name" not in kinds:
         yield "name", "the table has no such column"
         return
     rows = subject.annotated.with_row_index("row")
     unnamed = pl.col("name").is_null() | (pl.col("name") == "")
-    bad = unnamed | (pl.col("frame") < 0) | subject.is_frame_flag
-    yield from where(rows, bad, "name {name!r}, frame {frame!r}", "row {row}")
+    flags = pl.col("frame").is_not_null() & pl.lit(kinds.get("frame") == pa.bool_())  # which Arrow takes for numbers
+    yield from where(rows, unnamed | (pl.col("frame") < 0) | flags, "name {name!r}, frame {frame!r}", "row {row}")
 
 
 @rule("TAB004", "warning", "the schema version is a known one")
