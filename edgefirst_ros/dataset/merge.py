@@ -232,19 +232,15 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> NewSample:
         buffers: Sequence[Any] = [dataset.container.read(name)]
         if sequence != key.name and form_of(kind) == "camera":
             try:
-                buffers = _with_sequence(buffers[0], kind, sequence)
+                exif = rename_exif(buffers[0], sequence)
+                if exif is not None:  # else another program wrote it
+                    buffers = (insert_png if kind.endswith("png") else insert_jpeg)(buffers[0], exif)
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
         members.append((kind, buffers))
     stamp, frame = int(row["timestamp"]), key.frame or 0
     own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
     return NewSample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
-
-
-def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
-    """Return a picture with `sequence` in its EXIF; one whose EXIF another program wrote is unchanged."""
-    own = rename_exif(data, sequence)
-    return [data] if own is None else (insert_png if kind.endswith("png") else insert_jpeg)(data, own)
 
 
 def _left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -260,7 +261,10 @@ def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
 
 def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Limits) -> None:
     table, known = TableFile(path, limits), pa.array([*dict.fromkeys(filter(None, column))], schema.TEXT)
-    place, kept = _place(table.schema), [field for field in table.schema if field.name != "group"]
+    names, kept = table.schema.names, [field for field in table.schema if field.name != "group"]
+    before = itertools.takewhile(lambda name: name != "group", schema.WORKING)  # in the order of the format
+    place = max((names.index(name) + 1 for name in before if name in names), default=0)
+    place = names.index("group") if "group" in names else place
     fields = [*kept[:place], pa.field("group", schema.CATEGORY), *kept[place:]] if len(known) else kept
     number = {group: index for index, group in enumerate(known.to_pylist())}
     target, start = pa.schema(fields).with_metadata(table.metadata or None), 0
@@ -273,12 +277,3 @@ def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Lim
                 arrays.insert(place, pa.DictionaryArray.from_arrays(codes, known))
             writer.write_batch(pa.record_batch(arrays, schema=target))
             start += batch.num_rows
-
-
-def _place(there: pa.Schema) -> int:
-    """Return the index of the column `group`: where it is, else by the order of the format."""
-    names: list[str] = list(there.names)
-    if "group" in names:
-        return names.index("group")
-    before = [*schema.WORKING][: [*schema.WORKING].index("group")]
-    return max((names.index(name) + 1 for name in before if name in names), default=0)

@@ -369,7 +369,9 @@ def faults(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(ascii(str(step))[1:-1][:MOST_SHOWN] for step in first["loc"][1:])
-            yield key, f"{place + ': ' if place else ''}found {_shown(first['input'])}, {first['msg'].lower()}"
+            text = ascii(first["input"])
+            shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+            yield key, f"{place + ': ' if place else ''}found {shown}, {first['msg'].lower()}"
 
 
 def parsed(text: str) -> Any:
@@ -456,11 +458,6 @@ def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kin
         "topics": {},
         "counts": whole.get("counts"),
     }
-
-
-def _shown(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _is_deep(value: Any, left: int = DEEPEST) -> bool:

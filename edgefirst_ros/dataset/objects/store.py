@@ -221,11 +221,15 @@ def download(store: Store, found: StoredObject, path: Path, *, again: bool = Fal
         ObjectStoreError: Storage refuses, or the object was replaced.
         StorageError: The disk refuses.
     """
+    digest = hashlib.sha256()
     try:
-        digest = _fetch(store, found, path)
+        with reporting(path, "write"), path.open("xb") as file:
+            for block in store.stream(found):
+                digest.update(block)
+                file.write(block)
         now = store.stat(found.key)
         if now == found:
-            return found, digest
+            return found, digest.hexdigest()
         replaced = ReplacedError(f"{found.key}: was replaced or removed while it was fetched")
     except ReplacedError as error:
         now, replaced = store.stat(found.key), error
@@ -233,15 +237,6 @@ def download(store: Store, found: StoredObject, path: Path, *, again: bool = Fal
         raise replaced
     path.unlink(missing_ok=True)
     return download(store, now, path)
-
-
-def _fetch(store: Store, found: StoredObject, path: Path) -> str:
-    digest = hashlib.sha256()
-    with reporting(path, "write"), path.open("xb") as file:
-        for block in store.stream(found):
-            digest.update(block)
-            file.write(block)
-    return digest.hexdigest()
 
 
 def dataset_files(paths: DatasetPaths) -> Sequence[Path]:

@@ -435,19 +435,16 @@ class Archive:
             self.names, self.directory_start = self._plain.names, self._plain.start
             takes = int(self._plain.sizes.sum())
         else:
-            self._others, self.directory_start = self._listed(handle)
+            try:
+                with zipfile.ZipFile(cast("IO[bytes]", _Blocks(handle))) as archive:
+                    self._others, self.directory_start = archive.infolist(), archive.start_dir
+            except _ZIP_ERRORS as error:
+                hint = "if it was cut, edgefirst-ros recover completes it"
+                raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}; {hint}") from error
             self.names = [entry.filename for entry in self.entries]
             takes = sum(map(self._takes, self._others))
         self._index = {name: number for number, name in enumerate(self.names)}
         Budget.of_file(self.path, self.file_size, self._limits).take(unpacked=takes)
-
-    def _listed(self, handle: IO[bytes]) -> tuple[list[zipfile.ZipInfo], int]:
-        try:
-            with zipfile.ZipFile(cast("IO[bytes]", _Blocks(handle))) as archive:
-                return archive.infolist(), archive.start_dir
-        except _ZIP_ERRORS as error:
-            hint = "if it was cut, edgefirst-ros recover completes it"
-            raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}; {hint}") from error
 
     @cached_property
     def entries(self) -> list[zipfile.ZipInfo]:
