@@ -16,13 +16,7 @@ import polars as pl
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.merge_labels import (
-    MergeInput,
-    merge_metadata,
-    separate_ids,
-    unite_box_frames,
-    unite_labels,
-)
+from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_box_frames, unite_labels
 from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, folded, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset

@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.values import (
-    LAYOUTS,
-    cast_values,
-    drop_broken_rings,
-    is_list,
-    is_valid,
-    lengths,
-)
+from edgefirst_ros.dataset.tables.values import LAYOUTS, cast_values, drop_broken_rings, is_list, is_valid, lengths
 from edgefirst_ros.dataset.validate.report import (
     KEY,
     Found,
