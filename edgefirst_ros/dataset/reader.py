@@ -31,7 +31,7 @@ from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.query import Samples
 from edgefirst_ros.dataset.remote_archive import SUFFIXES, open_objects
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.schema import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
+from edgefirst_ros.dataset.schema import SequenceCalibration, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Loop, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, explain_errors, nearest_first
@@ -417,7 +417,10 @@ class Dataset(Samples):
             UsageError: The dataset has no such sequence.
             DatasetError: The metadata do not have the form of the format.
         """
-        return calibration_of(self.sequence_facts(sequence))
+        known = self.sequence_facts(sequence)
+        infos, frames = known.get(schema.CAMERA_INFOS) or {}, known.get("sensor_frames") or {}
+        transforms = known.get("static_transforms") or []
+        return SequenceCalibration(known.get("camera_info"), transforms, known["calibration"], infos, frames)
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:
         """Return the metadata of a sequence: sources, camera_info, time_base, counts and so on.

@@ -91,8 +91,8 @@ EXTRA = 64
 
 
 @dataclass
-class _Reads:
-    """Members that one thread reads of an archive."""
+class _Reads(threading.local):
+    """Members that a thread reads of an archive, each thread its own."""
 
     held: dict[str, bytes] = field(default_factory=dict)
     """Members that were fetched with another one, with their local headers."""
@@ -130,7 +130,7 @@ class RemoteArchive(Archive):
                     held.write(block)
             self._index_members(held)
         self._starts = sorted({*self.starts, self.directory_start})
-        self._reads = threading.local()
+        self._reads = _Reads()
 
     def __reduce__(self) -> tuple[type[RemoteArchive], tuple[Path, Location, Limits]]:  # type: ignore[override]
         return RemoteArchive, (self.path, self._place, self._limits)
@@ -148,7 +148,7 @@ class RemoteArchive(Archive):
 
     def expect(self, upcoming: Upcoming | None, loop: Loop | None = None) -> None:
         """Note the samples that this thread reads next; a loop over them fetches several by one request."""
-        reads = self._own
+        reads = self._reads
         reads.upcoming = upcoming
         if loop is not reads.loop:
             reads.loop = loop or Loop()
@@ -160,7 +160,7 @@ class RemoteArchive(Archive):
         Members that are near it and are probably read next come by the same request: those of the sample whose sensors
         this thread read of the sample before, in a loop those of the samples after it too. Raises DatasetError.
         """
-        reads, member = self._own, parse_member(name)
+        reads, member = self._reads, parse_member(name)
         if member is not None:
             reads.loop.note(member[:2], member.kind)
             if name in reads.held:
@@ -168,12 +168,6 @@ class RemoteArchive(Archive):
             else:
                 self._fetch_near(reads, name, member)
         return super().read(name)
-
-    @property
-    def _own(self) -> _Reads:
-        if not hasattr(self._reads, "own"):
-            self._reads.own = _Reads()
-        return cast("_Reads", self._reads.own)
 
     def _fetch_near(self, reads: _Reads, name: str, member: Member) -> None:
         """Fetch a member with its neighbours, as long as the bytes between them are few.
@@ -215,7 +209,7 @@ class RemoteArchive(Archive):
         """Return the stored (packed) data of an entry, at most `most` bytes, by one request if it is not held."""
         start, end = self._span(entry)
         size = entry.compress_size if most is None else min(most, entry.compress_size)
-        held = self._own.held.pop(entry.filename, None) if most is None else None
+        held = self._reads.held.pop(entry.filename, None) if most is None else None
         data = (
             held if held is not None else self.pread(max(LOCAL.size, end - start - (entry.compress_size - size)), start)
         )

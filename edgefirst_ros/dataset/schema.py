@@ -423,18 +423,6 @@ def of_sequence(
     return {**known, "calibration": _word(known, kinds)}
 
 
-def calibration_of(known: Mapping[str, Any]) -> SequenceCalibration:
-    """Return the calibration among the facts of a sequence."""
-    transforms = known.get("static_transforms")
-    return SequenceCalibration(
-        known.get("camera_info"),
-        [] if transforms is None else transforms,
-        known["calibration"],
-        known.get(CAMERA_INFOS) or {},
-        known.get("sensor_frames") or {},
-    )
-
-
 def _word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
     said = known.get("calibration")
     if isinstance(said, str) and said in WORDS:
