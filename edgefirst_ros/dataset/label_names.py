@@ -15,6 +15,7 @@ from typing import Any
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.schema import parsed
+from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import UsageError
 
 MOST_NAMED = 10
@@ -77,8 +78,6 @@ class Labels:
 
     def metadata(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return file metadata with these labels: `category_metadata` with the id of each; `labels` stays as it is."""
-        from edgefirst_ros.dataset.tables.write import json_text
-
         kept = {key: value for key, value in before.items() if key != "category_metadata"}
         if not schema.has_metadata(before.get("schema_version", schema.UNNAMED_VERSION)):
             return kept

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import Key, add_counts, instances_of
+from edgefirst_ros.dataset.objects.bucket import map_in_threads
 from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import dataset_places
 from edgefirst_ros.dataset.query import Samples, check_known, names_of, with_polygons
@@ -78,8 +79,6 @@ class Datasets(Dataset):
         """Yield datasets in order; where some are in buckets, those that come next are opened meanwhile."""
         if not any(is_remote(place) and place not in self._opened for place in self._places):
             return map(self.part, numbers)
-        from edgefirst_ros.dataset.objects.bucket import map_in_threads
-
         return map_in_threads(self.part, numbers, AT_ONCE)
 
     @property

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from edgefirst_ros.counts import LOSS, Counts
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import add_counts
-from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, of_sequence
+from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, frames_metadata, of_sequence
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
 from edgefirst_ros.errors import DatasetError, Text, counted, listed
+from edgefirst_ros.sensors.calibration import WORDS
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.names import DatasetPaths
@@ -122,8 +125,6 @@ class DatasetSummary:
         """The sum of all sequences."""
         if len(self.sequences) == 1:
             return replace(self.sequences[0], name=ALL, checks=self.checks)
-        from edgefirst_ros.sensors.calibration import WORDS
-
         known = [one.counts for one in self.sequences if one.counts is not None]
         summed = Counts()
         for counts in known:
@@ -293,11 +294,6 @@ def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSum
 
     `grouped`: with groups and labels, for which polars must be loaded.
     """
-    import os
-
-    from edgefirst_ros.dataset.schema import frames_metadata
-    from edgefirst_ros.dataset.tables.arrow_file import TableFile
-
     table = TableFile(paths.frames) if os.path.lexists(paths.frames) else None
     timeline = Timeline.of_file(table) if table is not None else Timeline.empty()
     metadata = frames_metadata(paths.frames, table.metadata) if table is not None else {}
@@ -311,8 +307,6 @@ def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSum
 
 def stated_calibrations(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return {sequence: calibration} as the metadata of the frames table state it, where they do."""
-    from edgefirst_ros.sensors.calibration import WORDS
-
     words = {name: of.get("calibration") for name, of in (metadata.get(SEQUENCES) or {}).items()}
     return {name: word for name, word in words.items() if word in WORDS}
 
