@@ -67,14 +67,14 @@ _STAMPS = range(-(1 << 63), 1 << 63)
 
 
 class Rebuilt:
-    """The rebuilt rows, `rows` of annotations and `frames`; `samples` and `unstamped` count them.
+    """The rebuilt rows, `rows` of annotations and `frames`; `per_sequence` counts these, `unstamped` those of 2 s.
 
     A sample without a picture that shows its stamp gets the time of its member, which is right to 2 s.
     """
 
     def __init__(self, companions: list[str], columns: pa.Schema) -> None:
-        self.samples = self.annotations = self.unstamped = 0
-        self.per_sequence: dict[str, int] = {}
+        self.unstamped = 0
+        self.per_sequence = Counter[str]()
         self._without_picture: dict[tuple[str, int], int] = {}
         self.in_frames = FrameSet()
         """Samples that have a row of frames."""
@@ -109,7 +109,6 @@ class Rebuilt:
         if key in self._in_annotations:
             return
         self._in_annotations.add(*key)
-        self.annotations += 1
         made: dict[str, object] = {name: row[name] for name in ("name", "frame", "timestamp", "size")}
         if row["latitude"] is not None and row["longitude"] is not None:
             made["location"] = [row["latitude"], row["longitude"]]
@@ -123,8 +122,7 @@ class Rebuilt:
             self._add(sequence, frame, _NOTHING, None, stamp)
 
     def _add(self, sequence: str, frame: int, exif: ExifFound, size: tuple[int, int] | None, stamp: int) -> None:
-        self.samples += 1
-        self.per_sequence[sequence] = self.per_sequence.get(sequence, 0) + 1
+        self.per_sequence[sequence] += 1
         self.in_frames.add(sequence, frame)
         told, told_size, position = self._told.pop((sequence, frame), (None, None, None))
         if told is None and exif.stamp is not None and exif.stamp in _STAMPS:
@@ -541,11 +539,11 @@ class _Recoverer:
         rebuilt.finish()
         for sequence, count in rebuilt.per_sequence.items():
             self._used[sequence, REFERENCE] += count
-        report.samples += rebuilt.samples
+        report.samples += rebuilt.frames.count
         if self._loses or not self._stays(self._paths.frames):
-            report.rows_rebuilt, report.unstamped = rebuilt.samples, rebuilt.unstamped
+            report.rows_rebuilt, report.unstamped = rebuilt.frames.count, rebuilt.unstamped
         if not self._stays(self._paths.arrow):
-            report.annotations_lost = rebuilt.annotations
+            report.annotations_lost = rebuilt.rows.count
 
     def _note_journals(self) -> None:
         """Choose where journals that are not understood stay, beside the dataset under free names, and note it."""
