@@ -37,9 +37,8 @@ class NestedWriter:
         self._columns = columns
         self._bare = not schema.has_metadata(version)
         self._layout = "ltwh" if self._bare else metadata.get("box2d_format", "ltwh")
-        self._head = ""
-        self._rows: list[str] = []
-        self._blank = False
+        self._held = pl.DataFrame(schema={"head": pl.String, "row": pl.String, "blank": pl.Boolean})
+        """Rows of the last sample so far."""
         self._first = True
         if self._bare:
             file.write(b"[")
@@ -49,42 +48,31 @@ class NestedWriter:
             file.write(beside[:-1].encode("utf-8", "backslashreplace") + b', "samples": [')
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        heads = self._heads(batch)
         rows, blank = self._annotations(batch)
-        runs = pl.DataFrame({"head": heads, "row": rows, "blank": blank})
-        runs = runs.group_by(pl.col("head").rle_id().alias("run"), maintain_order=True).agg(
-            pl.col("head").first(), pl.col("row").str.join(","), pl.col("blank").all() & (pl.len() == 1)
-        )
-        if len(runs) and runs["head"][0] == self._head:
-            self._rows.append(runs["row"][0])
-            self._blank = False
-            runs = runs.slice(1)
-        if len(runs):
-            self._end()
-            whole = pl.concat_str(
-                pl.col("head").str.strip_suffix("}"),
-                pl.lit(',"annotations":['),
-                pl.when("blank").then(pl.lit("")).otherwise("row"),
-                pl.lit("]}"),
-            )
-            self._write(runs.head(-1).select(whole.str.join(",\n")).item())
-            self._head, row, self._blank = runs.select("head", "row", "blank").row(-1)
-            self._rows = [row]
+        own = pl.DataFrame({"head": self._heads(batch), "row": rows, "blank": blank})
+        every = pl.concat([self._held, own]).with_columns(pl.col("head").rle_id().alias("run"))
+        last = every["run"] == every["run"].max()
+        self._held = every.filter(last).drop("run")  # the next batch may continue with its sample
+        self._write(every.filter(~last))
 
     def close(self) -> None:
         """Write the last sample, and the end of the file."""
-        self._end()
+        self._write(self._held.with_columns(pl.lit(0).alias("run")))
         self._file.write(b"\n]\n" if self._bare else b"\n]}\n")
 
-    def _end(self) -> None:
-        """Write the sample whose rows were collected: the last of a batch, which the next one may continue with."""
-        if self._head:
-            rows = "" if self._blank else ",".join(self._rows)
-            self._write(f'{self._head[:-1]},"annotations":[{rows}]}}')
-        self._rows, self._head = [], ""
-
-    def _write(self, samples: str) -> None:
-        if samples:
+    def _write(self, rows: pl.DataFrame) -> None:
+        """Write the samples of rows, which a `run` of rows makes."""
+        runs = rows.group_by("run", maintain_order=True).agg(
+            pl.col("head").first(), pl.col("row").str.join(","), pl.col("blank").all() & (pl.len() == 1)
+        )
+        whole = pl.concat_str(
+            pl.col("head").str.strip_suffix("}"),
+            pl.lit(',"annotations":['),
+            pl.when("blank").then(pl.lit("")).otherwise("row"),
+            pl.lit("]}"),
+        )
+        if len(runs):
+            samples = runs.select(whole.str.join(",\n")).item()
             self._file.write(f"{'' if self._first else ','}\n{samples}".encode())
             self._first = False
 
