@@ -96,7 +96,7 @@ class Regularity:
     longest: Interval
     """Longest interval; those from the start to the first message, and from the last to the end, count too."""
     gaps: tuple[Interval, ...]
-    """All intervals of `widest` and more, in order."""
+    """All intervals of `wide_gap` and more, in order."""
 
 
 class Timeline:
@@ -206,17 +206,17 @@ class Timeline:
         """Seconds of drive of the samples, by block."""
         return [self.seconds[block.start : block.stop] for block in self.blocks]
 
-    def pace(self, times: list[Floats], widest: tuple[float, float], edges: Collection[str]) -> Regularity:
+    def pace(self, times: list[Floats]) -> Regularity:
         """Return how regularly messages came, given by block as s of drive.
 
-        `widest`: periods of its sequence and s; an interval is a gap that is as long as either. `edges`: sequences in
-        which time without messages at the start and end of a block counts.
+        Time without messages at the start and end of a block counts in sequences that have any.
         """
-        number, period = sum(map(len, times)), _usual(times)
+        number, period, widest = sum(map(len, times)), _usual(times), wide_gap()
         own: dict[str, list[Floats]] = {}
         for block, one in zip(self.blocks, times, strict=True):
             own.setdefault(block.sequence, []).append(one)
         least = {name: max(widest[0] * (_usual(parts) or 0.0), widest[1]) for name, parts in own.items()}
+        edges = {name for name, parts in own.items() if any(map(len, parts))}
         begins, lengths = [], []
         for block, one in zip(self.blocks, times, strict=True):
             start, end = self.seconds[block.start], self.seconds[block.stop - 1]
@@ -443,12 +443,10 @@ def paces(timeline: Timeline) -> dict[str, Regularity]:
     """
     if not len(timeline):
         return {}
-    found = {"samples": timeline.pace(timeline.samples(), wide_gap(), edges=())}
-    for name in timeline.companions:
-        messages = timeline.messages(name)
-        edges = {block.sequence for block, one in zip(timeline.blocks, messages, strict=True) if len(one)}
-        found[name] = timeline.pace(messages, wide_gap(), edges)
-    return found
+    return {
+        "samples": timeline.pace(timeline.samples()),
+        **{name: timeline.pace(timeline.messages(name)) for name in timeline.companions},
+    }
 
 
 def coverage(timeline: Timeline) -> Iterator[Check]:
