@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.tables.values import bounds, is_list, is_valid
+from edgefirst_ros.dataset.tables.values import bounds, decoded, is_list, is_valid
 from edgefirst_ros.errors import DatasetError, TooLargeError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
@@ -461,7 +461,8 @@ class TableFile:
         found: dict[str, list[Any]] = {name: [] for name in names}
         for batch in self.batches():
             for name, values in found.items():
-                values.extend(_plain(batch.column(name)))
+                array = batch.column(name)
+                values.extend((decoded(array) if pa.types.is_dictionary(array.type) else array).to_pylist())
         return found
 
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -524,13 +525,6 @@ def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
     missing = np.broadcast_to(~valid[:, None], places.shape)
     values = array.flatten().cast(kind.value_type).take(pa.array(places.ravel(), mask=missing.ravel()))
     return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=pa.array(~valid))
-
-
-def _plain(array: pa.Array) -> list[Any]:
-    if not pa.types.is_dictionary(array.type):
-        return list(array.to_pylist())
-    entries = array.dictionary.to_pylist()
-    return [None if index is None else entries[index] for index in array.indices.to_pylist()]
 
 
 def _native(fd: int) -> Any:
