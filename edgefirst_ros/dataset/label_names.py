@@ -109,7 +109,8 @@ def pairs_of(metadata: Mapping[str, str], rows: pl.DataFrame) -> list[tuple[int,
 
 def categories_of(labels: Sequence[str]) -> dict[str, dict[str, int]]:
     """Return the category metadata of a model's labels: the id of each is its place, of equal ones the first."""
-    return {name: {"id": labels.index(name)} for name in dict.fromkeys(labels)}
+    places = {name: index for index, name in reversed([*enumerate(labels)])}  # there may be 65,536
+    return {name: {"id": places[name]} for name in dict.fromkeys(labels)}
 
 
 def list_conflicts(pairs: Iterable[tuple[int, str]]) -> list[str]:
