@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+from edgefirst.schemas import builtin_interfaces, foxglove_msgs, geometry_msgs, sensor_msgs, std_msgs
 
 from edgefirst_ros import streams
 from edgefirst_ros.errors import RecordingError, need
@@ -67,34 +67,28 @@ def _stamp(message: Any) -> tuple[int, int]:
     return message.timestamp.seconds, message.timestamp.nanos
 
 
-def _ros(package: str) -> Any:
-    """Return a package of ROS messages in the vendor's codec."""
-    return getattr(import_module("edgefirst.schemas"), package)
-
-
 def _time(message: Any) -> Any:
-    return _ros("builtin_interfaces").Time(*_stamp(message))
+    return builtin_interfaces.Time(*_stamp(message))
 
 
 def _header(message: Any) -> Any:
-    return _ros("std_msgs").Header(_time(message), message.frame_id)
+    return std_msgs.Header(_time(message), message.frame_id)
 
 
 def _video(message: Any, note: Note) -> Any:
-    return _ros("foxglove_msgs").CompressedVideo(_time(message), message.frame_id, message.data, message.format)
+    return foxglove_msgs.CompressedVideo(_time(message), message.frame_id, message.data, message.format)
 
 
 def _compressed(message: Any, note: Note) -> Any:
-    return _ros("sensor_msgs").CompressedImage(_header(message), message.format, message.data)
+    return sensor_msgs.CompressedImage(_header(message), message.format, message.data)
 
 
 def _raw(message: Any, note: Note) -> Any:
     size, step = (message.height, message.width), message.step
-    return _ros("sensor_msgs").Image(_header(message), *size, message.encoding, 0, step, message.data)
+    return sensor_msgs.Image(_header(message), *size, message.encoding, 0, step, message.data)
 
 
 def _cloud(message: Any, note: Note) -> Any:
-    sensor_msgs = _ros("sensor_msgs")
     fields = [sensor_msgs.PointField(f.name, f.offset, DATATYPES[f.type], 1) for f in message.fields]
     step, data = message.point_stride, message.data
     turn, moved = message.pose.orientation, message.pose.position
@@ -123,7 +117,7 @@ def _turned(message: Any, step: int) -> bytes:
 
 
 def _fix(message: Any, note: Note) -> Any:
-    sensor_msgs, covariance = _ros("sensor_msgs"), list(message.position_covariance) or [0.0] * 9
+    covariance = list(message.position_covariance) or [0.0] * 9
     return sensor_msgs.NavSatFix(
         _header(message), sensor_msgs.NavSatStatus(0, GPS), message.latitude, message.longitude, message.altitude,
         covariance, message.position_covariance_type,
@@ -133,11 +127,11 @@ def _fix(message: Any, note: Note) -> Any:
 def _calibration(message: Any, note: Note) -> Any:
     k, r, p = (list(values) or [0.0] * size for values, size in ((message.K, 9), (message.R, 9), (message.P, 12)))
     size = message.height, message.width
-    return _ros("sensor_msgs").CameraInfo(_header(message), *size, message.distortion_model, list(message.D), k, r, p)
+    return sensor_msgs.CameraInfo(_header(message), *size, message.distortion_model, list(message.D), k, r, p)
 
 
 def _pose(message: Any, note: Note) -> Any:
-    geometry_msgs, place, turn = _ros("geometry_msgs"), message.pose.position, message.pose.orientation
+    place, turn = message.pose.position, message.pose.orientation
     point = geometry_msgs.Point(place.x, place.y, place.z)
     pose = geometry_msgs.Pose(point, geometry_msgs.Quaternion(turn.x, turn.y, turn.z, turn.w))
     return geometry_msgs.PoseStamped(_header(message), pose)
