@@ -41,7 +41,7 @@ from edgefirst_ros.export.drive import (
     read_boxes,
     read_groups,
 )
-from edgefirst_ros.export.output import NO_HOME, LossReport, ahead, write_new
+from edgefirst_ros.export.output import NO_HOME, LossReport, ahead, write_files
 from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
@@ -187,23 +187,28 @@ _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 class RecordTables:
-    """The tables of nuScenes, written record by record: a drive of hours needs no more memory than one of seconds."""
+    """The tables of nuScenes, written record by record: a drive of hours needs no more memory than one of seconds.
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    Their files are under `out` too.
+    """
+
+    def __init__(self, out: Path, stack: ExitStack) -> None:
+        folder = out / VERSION
         folder.mkdir()
-        self._files: dict[str, IO[str]] = {
+        self.out, self.write_file = out, stack.enter_context(write_files())
+        self._tables: dict[str, IO[str]] = {
             name: stack.enter_context((folder / f"{name}.json").open("w", encoding="utf-8")) for name in TABLES
         }
         self._before = dict.fromkeys(TABLES, "[\n")
 
     def add(self, table: str, record: Mapping[str, Any]) -> None:
         """Append a record."""
-        self._files[table].write(self._before[table] + _encode(record))
+        self._tables[table].write(self._before[table] + _encode(record))
         self._before[table] = ",\n"
 
     def close(self) -> None:
         """Write the ends of the tables."""
-        for name, file in self._files.items():
+        for name, file in self._tables.items():
             file.write("[]\n" if self._before[name] == "[\n" else "\n]\n")
 
 
@@ -240,7 +245,7 @@ def export(
         writer.check()
     splits: dict[str, list[str]] = {}
     with ExitStack() as stack:
-        tables = RecordTables(out / VERSION, stack)
+        tables = RecordTables(out, stack)
         for name in ("visibility", "attribute"):
             key = "level" if name == "visibility" else "name"
             tables.add(name, {"token": UNKNOWN, key: UNKNOWN, "description": "the dataset does not say"})
@@ -250,7 +255,7 @@ def export(
             groups = read_groups(part, {key for writer in own for key in writer.scene_keys.values()})
             every = read_boxes([(writer.drive, writer.keyframes) for writer in own])
             for writer, boxes in zip(own, every, strict=True):
-                writer.write(tables, out, boxes, partial(_shift, progress, done, total))
+                writer.write(tables, boxes, partial(_shift, progress, done, total))
                 done += len(writer.drive)
                 for scene, first in writer.scene_keys.items():
                     if first in groups:
@@ -376,8 +381,8 @@ class _SequenceWriter:
                 raise DatasetError(f"{self.drive.dataset.paths.frames}: {what}")
 
     # ---- writing -------------------------------------------------------------------------
-    def write(self, tables: RecordTables, out: Path, boxes: Boxes, progress: Callable[[int], None]) -> None:
-        """Write the sequence, with the boxes of its keyframes, into the tables and the folders of `out`."""
+    def write(self, tables: RecordTables, boxes: Boxes, progress: Callable[[int], None]) -> None:
+        """Write the sequence, with the boxes of its keyframes, into the tables and the folders beside them."""
         drive = self.drive
         start = datetime.fromtimestamp(int(drive.stamps[0]) / 1e9, timezone.utc)
         origin = drive.place_of_world
@@ -389,7 +394,7 @@ class _SequenceWriter:
         placed = self._place_boxes(boxes)
         for messages in self.channels.values():
             tables.add("calibrated_sensor", self._calibrated(messages.channel))
-            self._write_messages(tables, out, messages, placed, progress)
+            self._write_messages(tables, messages, placed, progress)
         self._write_boxes(tables, placed)
 
     def _token(self, *what: object) -> str:
@@ -424,17 +429,12 @@ class _SequenceWriter:
         }  # fmt: skip
 
     def _write_messages(
-        self,
-        tables: RecordTables,
-        out: Path,
-        messages: ChannelMessages,
-        placed: PlacedBoxes,
-        progress: Callable[[int], None],
+        self, tables: RecordTables, messages: ChannelMessages, placed: PlacedBoxes, progress: Callable[[int], None]
     ) -> None:
         """Write the files of a channel, and their records with prev and next in each scene; count points in boxes."""
         channel = messages.channel
         for folder in ("samples", "sweeps"):
-            (out / folder / channel.name).mkdir(parents=True, exist_ok=True)
+            (tables.out / folder / channel.name).mkdir(parents=True, exist_ok=True)
         keys = self.drive.stamps[self.keyframes]
         following = np.minimum(np.searchsorted(keys, messages.stamps), len(keys) - 1)  # of a sweep
         owners = np.where(messages.keyframes < 0, following, messages.keyframes)
@@ -445,14 +445,15 @@ class _SequenceWriter:
         scene, velocities = -1, self._velocities(messages) if channel.modality == "radar" else np.zeros((0, 3))
         poses = self._pose_at(messages.stamps)
         turns = _turned(poses)
-        make = partial(self._write_file, messages, poses, velocities, placed, out)
+        make = partial(self._make_file, messages, poses, velocities, placed)
         quick = channel.name not in self._straighteners and not is_remote(self.drive.dataset.paths.container)
-        with closing(ahead(range(len(messages.stamps)), make, quick=quick)) as files:
-            for index, name in files:
-                stamp = int(messages.stamps[index])
-                if not name:
+        with closing(ahead(range(len(messages.stamps)), make, quick=quick)) as made:
+            for index, data in made:
+                if not data:
                     self._counts.lost[f"{channel.name} without points"] += 1
                     continue
+                name, stamp = self._file_name(messages, index), int(messages.stamps[index])
+                tables.write_file(f"{tables.out}/{name}", data)
                 token, sample = self._token(channel.name, stamp), int(messages.samples[index])
                 place = {"translation": poses[index, :3, 3].tolist(), "rotation": turns[index].tolist()}
                 tables.add("ego_pose", {"token": token, "timestamp": _micro(stamp)} | place)
@@ -495,10 +496,10 @@ class _SequenceWriter:
             path = self.drive.dataset.container.path
             raise DatasetError(f"{path}: {sample.member(kind)!r}: {error}") from error
 
-    def _write_file(
-        self, messages: ChannelMessages, poses: Floats, velocities: Floats, placed: PlacedBoxes, out: Path, index: int
-    ) -> str:
-        """Write the file of a message and return its name; empty for a cloud without points, which has no file."""
+    def _make_file(
+        self, messages: ChannelMessages, poses: Floats, velocities: Floats, placed: PlacedBoxes, index: int
+    ) -> bytes:
+        """Return the file of a message; empty for a cloud without points, which has no file."""
         channel = messages.channel
         if channel.modality == "camera":
             sample, kind = self._find(messages, index)
@@ -508,14 +509,12 @@ class _SequenceWriter:
         else:
             points = self._read_cloud(messages, index)
             if not len(points):
-                return ""
+                return b""
             if messages.keyframes[index] >= 0:
                 place = poses[index] @ self.drive.place(channel.sensor)
                 placed.count(channel.modality, int(messages.keyframes[index]), points, place)
             data = pack_lidar(points) if channel.modality == "lidar" else pack_radar(points, velocities[index])
-        name = self._file_name(messages, index)
-        write_new(f"{out}/{name}", data)
-        return name
+        return data
 
     def _velocities(self, messages: ChannelMessages) -> Floats:
         """Return the velocity of a sensor over ground in its own axes at each message, (N, 3) m/s."""

@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import itertools
 import json
 import os
 import shutil
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from subprocess import PIPE, Popen
+from typing import IO, Any, TypeVar, cast
 
-from edgefirst_ros.dataset.storage.lock import NEW_FILE, claim, reporting, sync_disk, sync_folder, write_at
+from edgefirst_ros.dataset.storage.lock import claim, reporting, sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export import file_writer
 from edgefirst_ros.limits import processors
 
 FEW = 100
@@ -66,13 +71,30 @@ def staged(out: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def write_new(path: str, data: bytes) -> None:
-    """Write a new file with fewer calls of the system than a file object needs. Raises OSError."""
-    fd = os.open(path, NEW_FILE, 0o666)
-    try:
-        write_at(fd, [memoryview(data)], 0)
-    finally:
-        os.close(fd)
+@contextmanager
+def write_files() -> Iterator[Callable[[str, bytes], None]]:
+    """Yield a function that writes a new file: a process of its own does it while the caller makes the next one.
+
+    Raises OSError of a file that cannot be written at a later one, or at the end.
+    """
+    command = [sys.executable, "-I", "-S", file_writer.__file__]
+    with Popen(command, 1 << 18, stdin=PIPE, stdout=PIPE, start_new_session=True) as child:  # not reached by Ctrl-C
+        pipe = cast("IO[bytes]", child.stdin)
+        with suppress(OSError):  # a user may have only so much of them
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
+
+        def write(path: str, data: bytes) -> None:
+            name = os.fsencode(path)
+            pipe.write(file_writer.HEAD.pack(len(name), len(data)) + name)
+            pipe.write(data)
+
+        try:
+            yield write
+        finally:
+            said = child.communicate()[0]
+            if said or child.returncode:
+                number, path = (said or b"%d " % errno.ECHILD).split(b" ", 1)
+                raise OSError(int(number), os.strerror(int(number)), path or None)
 
 
 def refuse_inside(out: Path, source: Path) -> None:

@@ -465,3 +465,21 @@ def test_a_cloud_without_a_finite_point_has_no_file_and_is_counted(tmp_path):
     lost = [line for line in done.report.lines if "without points" in line.what]
     assert [(line.what, line.number) for line in lost] == [("LIDAR_TOP without points", 1)]
     assert len([*done.out.rglob("*LIDAR_TOP__*")]) == len(made.FRAMES) - 1
+
+
+@pytest.mark.parametrize("kind", ["camera.jpeg", "lidar.pcd"])
+def test_a_damaged_member_is_an_error_that_names_it(boxed_path, tmp_path, kind):
+    """Also one whose file stays as it is, long after the first."""
+    for path in boxed_path.parent.iterdir():
+        shutil.copy(path, tmp_path)
+    archive = Dataset(tmp_path / boxed_path.name).container
+    name = [member for member in archive.names if member.endswith(kind)][-2]
+    place = archive.entry(name).header_offset + archive.entry(name).compress_size // 2
+    with open(archive.path, "r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1]))
+    with pytest.raises(DatasetError, match=rf"{re.escape(repr(name))}: CRC mismatch"):
+        export(archive.path, "nuscenes", tmp_path / "out")
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]

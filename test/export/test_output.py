@@ -3,13 +3,14 @@
 
 import errno
 import os
+import resource
 
 import pytest
 
 from edgefirst_ros.dataset.storage import lock
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError, UsageError
 from edgefirst_ros.export import output
-from edgefirst_ros.export.output import refuse_inside, staged
+from edgefirst_ros.export.output import refuse_inside, staged, write_files
 
 
 def test_the_output_appears_at_the_end(tmp_path):
@@ -133,3 +134,65 @@ def test_an_output_inside_of_what_is_read(tmp_path):
     for out in ("given/new", "link/deep/new"):
         with pytest.raises(UsageError, match="outside of it"):
             refuse_inside(tmp_path / out, tmp_path / "given")
+
+
+def test_files_are_written_by_the_end(tmp_path):
+    given = {"a": b"", "b": b"1", "c": bytes(range(256)) * (1 << 14), os.fsdecode(b"\xff"): b"name"}
+    with write_files() as write:
+        for name, data in given.items():
+            write(str(tmp_path / name), data)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == given
+
+
+def test_a_file_that_cannot_be_written_is_told_without_those_after_it(tmp_path):
+    written = []
+
+    def write_all():
+        with write_files() as write:
+            for name in ["a", "a", *"bcdefg"]:
+                write(str(tmp_path / name), bytes(1 << 20))
+                written.append(name)
+
+    with pytest.raises(FileExistsError, match="File exists") as caught:
+        write_all()
+    assert os.fsdecode(caught.value.filename) == str(tmp_path / "a")
+    assert os.listdir(tmp_path) == ["a"]
+    assert written != ["a", "a", *"bcdefg"]
+
+
+def test_one_that_fails_at_the_end_is_told(tmp_path):
+    with pytest.raises(FileNotFoundError), write_files() as write:
+        write(str(tmp_path / "missing" / "a"), b"1")
+
+
+def test_a_file_too_large_for_the_disk_is_told_by_its_name(tmp_path):
+    def write_all():
+        with staged(tmp_path / "out") as folder, write_files() as write:
+            write(f"{folder}/small", b"1")
+            write(f"{folder}/large", bytes(5000))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(StorageError, match=r"/large: cannot be read or written: File too large; write to a disk"):
+            write_all()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_error_between_files_stays_and_what_was_given_is_written(tmp_path):
+    def fail():
+        with write_files() as write:
+            write(str(tmp_path / "a"), b"1")
+            raise BrokenPipeError("of another")
+
+    with pytest.raises(BrokenPipeError, match="of another"):
+        fail()
+    assert (tmp_path / "a").read_bytes() == b"1"
+
+
+def test_a_writer_that_dies_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(output.sys, "executable", "/bin/false")
+    with pytest.raises(ChildProcessError), write_files() as write:
+        write(str(tmp_path / "a"), b"1")

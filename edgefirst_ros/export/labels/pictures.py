@@ -31,7 +31,7 @@ from edgefirst_ros.dataset.tables.values import converted
 from edgefirst_ros.dataset.tables.write import outline_of_png
 from edgefirst_ros.errors import DatasetError, UsageError, counted, text_of
 from edgefirst_ros.export.importing import check_member_name
-from edgefirst_ros.export.output import LossReport, ahead, write_new
+from edgefirst_ros.export.output import LossReport, ahead, write_files
 
 Boxes = NDArray[np.float64]
 LISTS = ("neg_label_indices", "not_exhaustive_label_indices")
@@ -230,16 +230,18 @@ def put_pictures(
     for folder in {place(picture).parent for picture in pictures}:
         folder.mkdir(parents=True, exist_ok=True)
 
-    def put(picture: LabelledPicture) -> None:
-        sample, target = picture.sample, place(picture)
+    def read(picture: LabelledPicture) -> bytes | None:
+        sample = picture.sample
         if mode == "copy":
-            write_new(str(target), sample.read("camera"))
-        else:
-            os.symlink(os.path.abspath(sample.dataset.container.path / sample.member("camera")), target)
+            return sample.read("camera")
+        os.symlink(os.path.abspath(sample.dataset.container.path / sample.member("camera")), place(picture))
+        return None
 
     remote = any(is_remote(picture.sample.dataset.paths.container) for picture in pictures[:1])
-    with closing(ahead(pictures, put, quick=not remote)) as done:
-        for number, _ in enumerate(done, 1):
+    with write_files() as write, closing(ahead(pictures, read, quick=not remote)) as found:
+        for number, (picture, data) in enumerate(found, 1):
+            if data is not None:
+                write(str(place(picture)), data)
             progress("pictures", number, len(pictures))
 
 
