@@ -67,6 +67,7 @@ class CameraFacts:
             parsed = self._parse(message)
         except MessageError:
             return
+        self.codec = parsed.form
         unit = AccessUnit(self._number, parsed)
         self._pictures.push(unit)
         if not unit.keyframe:
@@ -74,11 +75,11 @@ class CameraFacts:
             return
         found = self._pictures.take(unit, last=True)
         if isinstance(found, Picture):
-            self.size, self.codec = found.size, parsed.form
+            self.size = found.size
             self._pictures.close()
 
     def plain(self) -> dict[str, Any]:
-        """{"topic", "codec", "width", "height"}; null where no picture was found."""
+        """{"topic", "codec", "width", "height"}; a null size where no picture was found, codec where no message was."""
         width, height = self.size or (None, None)
         return {"topic": self.topic, "codec": self.codec or None, "width": width, "height": height}
 
