@@ -323,10 +323,9 @@ def draw_annotations(
                 text = f"{label} {score:.2f}" if isinstance(score, float) else label
                 if text:
                     tags.append((score if isinstance(score, float) else 1.0, (left, top, right, bottom), text, colour))
-    draw = ImageDraw.Draw(picture)
     for _, (left, top, _, bottom), text, colour in sorted(tags, key=lambda tag: -tag[0]):  # the surest first
         places = [(left, y) for y in (top - 15, bottom + 1, top + 1, top - 31)]
-        _place_tag(draw, places, text, colour, taken, picture.size)
+        _place_tag(picture, places, text, colour, taken)
 
 
 def draw_lidar(picture: Image.Image, points: Floats, way: Projector) -> int:
@@ -362,7 +361,7 @@ def draw_radar(picture: Image.Image, points: Floats, speed: Floats, way: Project
         draw.ellipse((x - 6, y - 6, x + 6, y + 6), outline=colour, width=2)
         if math.isfinite(speed[place]):
             text = f"{speed[place]:+.1f} m/s"
-            _place_tag(draw, [(x + 9, y - 7), (x + 9, y + 7)], text, colour, taken, picture.size)
+            _place_tag(picture, [(x + 9, y - 7), (x + 9, y + 7)], text, colour, taken)
     return int(seen.mask.sum())
 
 
@@ -391,7 +390,6 @@ def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) 
         colours = distance_colours(np.linalg.norm(lidar[inside], axis=1))
         canvas[y[inside].astype(int), x[inside].astype(int)] = colours
         picture.paste(Image.fromarray(canvas))
-        draw = ImageDraw.Draw(picture)
     for place, colour in zip(radar[:MOST_DRAWN], speed_colours(speed), strict=False):
         if np.isfinite(place).all():
             x, y = middle - place[1] * scale, base - place[0] * scale
@@ -427,20 +425,16 @@ def png(picture: Image.Image) -> bytes:
 
 
 def _place_tag(
-    draw: ImageDraw.ImageDraw,
-    places: Sequence[tuple[float, float]],
-    text: str,
-    colour: Colour,
-    taken: list[Frame],
-    size: tuple[int, int],
+    picture: Image.Image, places: Sequence[tuple[float, float]], text: str, colour: Colour, taken: list[Frame]
 ) -> None:
     """Draw a text at the first place that is free and within the picture, if any."""
+    draw = ImageDraw.Draw(picture)
     for left, y in places:
         frame = draw.textbbox((left, y), text, font=font(11))
-        x = min(left, size[0] - (frame[2] - frame[0]) - 2)
+        x = min(left, picture.width - (frame[2] - frame[0]) - 2)
         own = x - 2, y - 1, x + frame[2] - frame[0] + 2, frame[3] + 1
         free = not any(own[0] < b[2] and b[0] < own[2] and own[1] < b[3] and b[1] < own[3] for b in taken)
-        if free and own[1] >= 0 and own[3] <= size[1]:
+        if free and own[1] >= 0 and own[3] <= picture.height:
             _tag(draw, (x, y), text, colour)
             taken.append(own)
             return
