@@ -449,7 +449,7 @@ class _SequenceWriter:
         quick = channel.name not in self._straighteners and not is_remote(self.drive.dataset.paths.container)
         with closing(ahead(range(len(messages.stamps)), make, quick=quick)) as made:
             for index, data in made:
-                if not data:
+                if data is None:
                     self._counts.lost[f"{channel.name} without points"] += 1
                     continue
                 name, stamp = self._file_name(messages, index), int(messages.stamps[index])
@@ -498,8 +498,8 @@ class _SequenceWriter:
 
     def _make_file(
         self, messages: ChannelMessages, poses: Floats, velocities: Floats, placed: PlacedBoxes, index: int
-    ) -> bytes:
-        """Return the file of a message; empty for a cloud without points, which has no file."""
+    ) -> bytes | None:
+        """Return the file of a message; None for a cloud without points, which has no file."""
         channel = messages.channel
         if channel.modality == "camera":
             sample, kind = self._find(messages, index)
@@ -509,7 +509,7 @@ class _SequenceWriter:
         else:
             points = self._read_cloud(messages, index)
             if not len(points):
-                return b""
+                return None
             if messages.keyframes[index] >= 0:
                 place = poses[index] @ self.drive.place(channel.sensor)
                 placed.count(channel.modality, int(messages.keyframes[index]), points, place)

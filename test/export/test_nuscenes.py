@@ -461,10 +461,12 @@ def test_a_cloud_without_a_finite_point_has_no_file_and_is_counted(tmp_path):
     name = made.name_of(4, "lidar.pcd")
     head, mark, points = parts.members[name].partition(b"DATA binary\n")
     parts.members[name] = head + mark + (np.full(3, np.nan, "<f4").tobytes() + b"\0") * (len(points) // 13)
+    parts.members[made.name_of(4, "camera.jpeg")] = b""
     done = export(made.write(tmp_path / "in", parts), "nuscenes", tmp_path / "out")
     lost = [line for line in done.report.lines if "without points" in line.what]
     assert [(line.what, line.number) for line in lost] == [("LIDAR_TOP without points", 1)]
     assert len([*done.out.rglob("*LIDAR_TOP__*")]) == len(made.FRAMES) - 1
+    assert sorted(path.stat().st_size > 0 for path in done.out.rglob("*CAM_FRONT__*")) == [False, True, True]
 
 
 @pytest.mark.parametrize("kind", ["camera.jpeg", "lidar.pcd"])
