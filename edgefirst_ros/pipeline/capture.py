@@ -377,9 +377,9 @@ class Capture:
             self._choose_clock()  # the camera may be gone again
         current = self._current
         if isinstance(current, CaptureDataset):
-            current.advance(now)
+            current.output.frames.advance(now)
         for _, dataset in self._ending:
-            dataset.advance(now)
+            dataset.output.frames.advance(now)
         while self._ending and self._ending[0][0] <= now:
             self._complete(self._ending.pop(0)[1])
         self._settle()
@@ -391,7 +391,7 @@ class Capture:
         if isinstance(current, CaptureDataset) and now - self._looked >= SECOND:
             self._looked = now
             current.flush()
-            current.headroom.check(current.bytes, self._live.min_free_bytes, time.monotonic())
+            current.headroom.check(current.output.bytes, self._live.min_free_bytes, time.monotonic())
 
     def _choose_clock(self) -> None:
         """Choose the clock by the messages so far, and start the dataset that waits for it."""
@@ -413,7 +413,7 @@ class Capture:
         if arrival.entry and current.split_since is None and not current.paused:
             live = self._live
             long = live.max_seconds and time.monotonic() - current.began >= live.max_seconds
-            if long or (live.max_bytes and current.bytes >= live.max_bytes):
+            if long or (live.max_bytes and current.output.bytes >= live.max_bytes):
                 current.split_since = arrival.now
         since = None if current.paused else current.split_since
         if since is not None and (arrival.closed or (arrival.entry and arrival.now - since > OPEN_SPLIT)):

@@ -44,7 +44,7 @@ class Completed:
 
 
 class CaptureDataset:
-    """A dataset that is being written: `push` and `advance` until `complete`, never concurrently.
+    """A dataset that is being written: `push`, and advance frames of `output`, until `complete`, never concurrently.
 
     Owns: these belong to one thread at a time, `complete` may be called in another one; `status` in any.
     """
@@ -80,25 +80,20 @@ class CaptureDataset:
         facts = SequenceFacts(sequence, roles, base, calibration, self._counts)
         self._facts.begin(facts)
         self._writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._facts.describe, live=live)
-        self._output = SequenceOutput(settings, facts, self._writer, start_lag=start_lag)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of members so far."""
-        return self._output.bytes
+        self.output = SequenceOutput(settings, facts, self._writer, start_lag=start_lag)
 
     @property
     def paused(self) -> bool:
         """True while the messages that come become no samples."""
-        return self._output.frames.paused
+        return self.output.frames.paused
 
     @paused.setter
     def paused(self, value: bool) -> None:
-        self._output.frames.paused = value
+        self.output.frames.paused = value
 
     def status(self) -> dict[str, Any]:
         """Return counts of topics and samples so far, ready for JSON."""
-        output, writer, skews = self._output, self._writer, dict(self._output.skews)
+        output, writer, skews = self.output, self._writer, dict(self.output.skews)
         return {
             "sequence": self.sequence, "samples": writer.samples, "committed": writer.committed,
             "bytes": output.bytes, "newest": output.newest, "backlog": output.samples.backlog,
@@ -122,15 +117,11 @@ class CaptureDataset:
         self._counts.see(topic, 1 + arrival.lost + arrival.guessed)
         self._counts.drop(topic, ON_THE_WAY, arrival.lost)
         self._counts.drop(topic, BY_STAMPS, arrival.guessed)
-        self._output.frames.push(arrival.message, arrival.now, arrival.parsed)
-
-    def advance(self, now: int) -> None:
-        """Hand on the frames that are complete by `now`, ns of time.monotonic_ns()."""
-        self._output.frames.advance(now)
+        self.output.frames.push(arrival.message, arrival.now, arrival.parsed)
 
     def flush(self) -> None:
         """Commit the written samples while no new one comes; otherwise the writer does so by itself."""
-        self._output.samples.call_idle(self._writer.flush)
+        self.output.samples.call_idle(self._writer.flush)
 
     def complete(self) -> Completed:
         """Complete the dataset, or remove one without samples; never raises, the outcome says what failed."""
@@ -139,10 +130,10 @@ class CaptureDataset:
         except Exception as error:  # noqa: BLE001  the waiting caller must get the error
             text = f"{self.sequence} could not be completed: {describe_error(error)}"
             return Completed(text, bool(self._counts.lost), failure=text)
-        lossy, refused = bool(self._counts.lost), str(self._output.refused or "")
+        lossy, refused = bool(self._counts.lost), str(self.output.refused or "")
         if paths is None:
             return Completed(f"dataset {self.sequence} has no sample and is not kept", lossy, refused)
-        notes = self._output.facts.calibration.notes
+        notes = self.output.facts.calibration.notes
         loss = {topic: dict(reasons) for topic, reasons in self._counts.lost.items()}
         lost = [f"{topic}: {n} {why}" for topic, reasons in sorted(loss.items()) for why, n in reasons.items()]
         text = "; ".join(
@@ -151,8 +142,8 @@ class CaptureDataset:
         return Completed(text, lossy, refused, container=str(paths.container), samples=self._writer.samples, loss=loss)
 
     def _finish(self) -> DatasetPaths | None:
-        with self._writer, self._output:
-            self._output.finish()
+        with self._writer, self.output:
+            self.output.finish()
             if not self._writer.samples:
                 return None
             return self._writer.finish(

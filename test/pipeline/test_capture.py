@@ -360,7 +360,7 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     feed.play(end=3.0)
     stands.clear()
     feed.play(3.0, 4.0)
-    built = feed.capture._current._output.samples
+    built = feed.capture._current.output.samples
     feed.until(lambda facts: facts["standstill_s"] > built._pace._patience + 0.5)  # longer after a slow start
     feed.play(4.0)
     waiting = list(built._choosing._items.queue)
@@ -385,7 +385,7 @@ def test_memory_does_not_grow_while_the_camera_is_silent(recording, tmp_path):
         data = sensor_msgs.Imu(head, geometry_msgs.Quaternion(0.0, 0.0, 0.0, 1.0)).to_bytes()
         feed.capture.put(Message(IMU, "sensor_msgs/msg/Imu", at, at, n, data), feed.begun + at - feed.first)
     feed.until(lambda facts: facts["queue"] == 0)
-    tracks = feed.capture._current._output.frames._navigation._epochs.values()
+    tracks = feed.capture._current.output.frames._navigation._epochs.values()
     assert sum(len(track.attitudes._stamps) for track in tracks) < 400
     feed.capture.close()
 
