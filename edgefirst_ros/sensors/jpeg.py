@@ -32,7 +32,7 @@ def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
     """
     data = memoryview(jpeg).cast("B")
     if data[:2] != bytes((0xFF, SOI)):
-        raise MessageError(UNDECODABLE, "no JPEG")
+        raise MessageError(UNDECODABLE, f"no JPEG: begins with {bytes(data[:4]).hex(' ')} instead of ff d8")
     marker, position = SOI, 2
     while marker != SOS:
         while bytes(data[position : position + 2]) == b"\xff\xff":
