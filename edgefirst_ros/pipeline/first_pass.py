@@ -211,6 +211,10 @@ class Walked:
         """First parent of each frame of /tf, if the pose comes from there."""
         self.reparented: set[str] = set()
         """Frames of /tf with several parents."""
+        self.transforms = Calibration()
+        """Transforms of /tf, as long as there are no static ones: those that never change count as such."""
+        self._tf: set[str] = set()
+        self._static = False
         self.first: int | None = None
         self.last = 0
 
@@ -220,7 +224,11 @@ class Walked:
             return
         self.first = message.log_time if self.first is None else min(self.first, message.log_time)
         self.last = max(self.last, message.log_time)
-        if topic in self._ignored or (topic not in self.times and not self._open(message)):
+        ignored = topic in self._ignored or (topic not in self.times and not self._open(message))
+        if topic in self._tf and not self._static:
+            with suppress(MessageError):
+                self.transforms.take(message.schema, decode(message), message.log_time)
+        if ignored:
             return
         usable = True
         try:
@@ -231,6 +239,7 @@ class Walked:
             self.times[topic].add(message)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)
+                self._static = self._static or bool(self.calibrations[topic].static_transforms)
             if self._frames is not None and known_name(topic, message.schema) == "tf":
                 self._take_transforms(message.schema, content)
             if topic not in self.frame_ids and (frame_id := frame_id_of(content)):
@@ -247,15 +256,6 @@ class Walked:
                 parent = self.parents.setdefault(one.child_frame_id, one.frame_id)
                 self.reparented |= {one.child_frame_id} if parent != one.frame_id else set()
 
-    def read_transforms(self) -> tuple[Calibration, dict[str, str]]:
-        """Read /tf again; return what never changes, as ROS 1 sends static ones, and {child: parent} of the others."""
-        found = Calibration()
-        moving = {topic: schema for topic, schema in self.topics.items() if known_name(topic, schema) == "tf"}
-        for message in self.recording.iter_messages(moving) if moving else ():
-            with suppress(MessageError):
-                found.take(message.schema, decode(message), message.log_time)
-        return found, found.drop_moving()
-
     def _open(self, message: Message) -> bool:
         """Start to collect a topic; False if it can have no role."""
         topic, schema = message.topic, message.schema
@@ -263,6 +263,7 @@ class Walked:
         asked = topic.endswith(self._asked) if self._asked else False
         if name in STATICS or schema in STATIC_TYPES:
             self.calibrations[topic] = Calibration()
+        self._tf |= {topic} if name == "tf" else set()
         if schema in CAMERA_TYPES or asked:
             self.sequences[topic] = _StampSequence()
         elif (
@@ -314,7 +315,7 @@ class Walked:
         for topic in sorted(roles.statics):
             calibration.merge(self.calibrations[topic])
         if not calibration.static_transforms:
-            calibration.merge(self.read_transforms()[0])
+            calibration.merge(self.transforms.constant())
             if calibration.static_transforms:
                 roles.notes += ("no static transforms were recorded: those of /tf that never change count as such",)
         if roles.pose is not None and roles.pose_frames is not None:

@@ -7,6 +7,7 @@ import glob
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,10 +16,11 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.rig import check_key
 from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import RecordingError, UsageError, counted, listed, one_line
+from edgefirst_ros.errors import MessageError, RecordingError, UsageError, counted, listed, one_line
 from edgefirst_ros.limits import DEFAULT_LIMITS
-from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, known_name
 from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
+from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.transforms import BASE
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of, quote
@@ -65,7 +67,7 @@ class _Draft:
     topics: dict[str, _Found] = field(default_factory=dict)
     radars: set[str] = field(default_factory=set)
     static: list[tuple[str, str]] = field(default_factory=list)  # (parent, child) of the static transforms
-    moving: dict[str, str] = field(default_factory=dict)  # {child: parent} of the transforms that move
+    transforms: Calibration = field(default_factory=Calibration)  # those of /tf
     lines: list[_Line] = field(default_factory=list)
     left: list[_Line] = field(default_factory=list)  # lines of topics that are not used
 
@@ -74,6 +76,9 @@ class _Draft:
         times: dict[str, tuple[int, int]] = {}
 
         def observe(message: Message) -> None:
+            if known_name(message.topic, message.schema) == "tf":
+                with suppress(MessageError):
+                    self.transforms.take(message.schema, decode(message), message.log_time)
             if message.schema in wanted:
                 first, last = times.get(message.topic, (message.log_time, message.log_time))
                 times[message.topic] = min(first, message.log_time), max(last, message.log_time)
@@ -90,9 +95,8 @@ class _Draft:
                 raise UsageError(f"{given.path}: {what}; draft a rig of each")
         self.radars |= walked.radars
         known = [one for calibration in walked.calibrations.values() for one in calibration.static_transforms]
-        constant, moving = walked.read_transforms()
-        self.static += [(one["parent"], one["child"]) for one in known or constant.static_transforms]
-        self.moving |= moving
+        known = known or self.transforms.constant().static_transforms
+        self.static += [(one["parent"], one["child"]) for one in known]
 
     def _take(self, message: Message) -> None:
         found = self.topics.get(message.topic)
@@ -216,10 +220,11 @@ class _Draft:
 
     def _pose(self) -> None:
         """Draft poses from the transforms that move the vehicle, unless a topic has them."""
-        base, above = self.base_frame(), {child: parent for parent, child in self.static} | self.moving
-        if not self.lines or base not in self.moving or any(line.key == "pose" for line in self.lines):
+        moving = self.transforms.moving
+        base, above = self.base_frame(), {child: parent for parent, child in self.static} | moving
+        if not self.lines or base not in moving or any(line.key == "pose" for line in self.lines):
             return
-        top, seen = self.moving[base], {base}
+        top, seen = moving[base], {base}
         while top in above and top not in seen:
             seen.add(top)
             top = above[top]

@@ -218,11 +218,16 @@ class Calibration:
         for mine, theirs in ((self._infos, other._infos), (self._transforms, other._transforms)):
             mine.update({key: replace(first) for key, first in theirs.items() if key not in mine})
 
-    def drop_moving(self) -> dict[str, str]:
-        """Drop the transforms that have changed; return the parent of each child of them."""
-        moving = {child: parent for (parent, child), first in self._transforms.items() if first.changed is not None}
-        self._transforms = {key: first for key, first in self._transforms.items() if first.changed is None}
-        return moving
+    @property
+    def moving(self) -> dict[str, str]:
+        """{child: parent} of the transforms that have changed."""
+        return {child: parent for (parent, child), first in self._transforms.items() if first.changed is not None}
+
+    def constant(self) -> Calibration:
+        """Return a calibration with the transforms that have not changed."""
+        found = Calibration()
+        found._transforms = {key: replace(first) for key, first in self._transforms.items() if first.changed is None}
+        return found
 
     def _transform(self, given: FrameTransform, log_time: int) -> None:
         _check("characters of a name", max(len(given.frame_id), len(given.child_frame_id)))
