@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +60,7 @@ def convert(
     Exit codes: 0 complete, 1 no dataset written (with --upload: not sent), 2 wrong usage, 3 finished with loss (the
     summary lists it).
     """
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own takes 5 ms and 4 MB to start
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.objects.places import fetched, locate, refuse_buckets
     from edgefirst_ros.limits import keep_buffers

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_any, is_out_of_memory, printable
 
-OBJECTS = 50_000
+OBJECTS = 200_000
 """Objects made between two searches for garbage in cycles, which is rare. With Python's 700, a short command spent a
 fifth of its processor time on searching its libraries again and again, and once more at its end."""
 

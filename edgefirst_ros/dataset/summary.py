@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from edgefirst_ros.counts import LOSS, Counts
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import add_counts
-from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, frames_metadata, of_sequence
+from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
 from edgefirst_ros.errors import DatasetError, Text, counted, listed
@@ -292,11 +292,12 @@ def summarize_dataset(
 def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSummary:
     """Return the summary of a finished dataset by its tables only. Raises DatasetError where they cannot be read.
 
+    This program wrote their metadata, or has checked them: models that check them take long to load.
     `grouped`: with groups and labels, for which polars must be loaded.
     """
     table = TableFile(paths.frames) if os.path.lexists(paths.frames) else None
     timeline = Timeline.of_file(table) if table is not None else Timeline.empty()
-    metadata = frames_metadata(paths.frames, table.metadata) if table is not None else {}
+    metadata = {key: parsed(text) for key, text in table.metadata.items()} if table is not None else {}
     rows = None
     if grouped:
         from edgefirst_ros.dataset.regroup import GroupRows

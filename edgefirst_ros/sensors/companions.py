@@ -18,7 +18,7 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, encode_cloud
-from edgefirst_ros.sensors.cube import check_cube, decode_cube, encode_cube
+from edgefirst_ros.sensors.cube import check_cube, cube_parts, decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 from edgefirst_ros.sensors.png import decode_gray, encode_gray, is_filled
@@ -93,7 +93,7 @@ _DEPTH = Codec(
     partial(_check_image, DEPTH), lambda message, *_: [encode_gray(_pixels(message, DEPTH), smooth=True)], decode_depth
 )
 CODECS: dict[str, Codec] = {
-    "radar.cube": Codec(check_cube, lambda message, stamp, _: [encode_cube(message, stamp)], decode_cube),
+    "radar.cube": Codec(check_cube, lambda message, stamp, _: cube_parts(message, stamp), decode_cube),
     "radar.targets": _CLOUD._replace(encode=_encode_targets),
     "radar.clusters": _CLOUD,
     "lidar.points": _CLOUD,

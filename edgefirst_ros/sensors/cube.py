@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import DatasetError, MessageError, text_of, without_attribute
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.png import GRAY, NONE, encode_png, read_png, unpack_gray
+from edgefirst_ros.sensors.jpeg import Buffer
+from edgefirst_ros.sensors.png import GRAY, NONE, png_parts, read_png, unpack_gray
 
 if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import RadarCube
@@ -138,10 +139,15 @@ def check_cube(message: RadarCube, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 def encode_cube(message: RadarCube, timestamp: int) -> bytes:
-    """Return the PNG of a cube: uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex).
+    """Return the PNG of `cube_parts`."""
+    return b"".join(cube_parts(message, timestamp))
 
-    `timestamp` is the message's stamp in ns. Equal messages become equal bytes. Raises MessageError as check_cube does,
-    for any size.
+
+def cube_parts(message: RadarCube, timestamp: int) -> list[Buffer]:
+    """Return the PNG of a cube as parts that follow one another.
+
+    It has uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex). `timestamp` is the
+    message's stamp in ns. Equal messages become equal bytes. Raises MessageError as check_cube does, for any size.
     """
     layout, shape, values = _described(message)
     scales = np.frombuffer(message.scales.view(), "<f4")
@@ -161,7 +167,7 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
         "timestamp": timestamp,
     }
     described = [(f"edgefirst:{key}", json.dumps(value)) for key, value in texts.items()]
-    return encode_png(_lines(values.reshape(height, width)), width, 16, texts=described)
+    return png_parts(_lines(values.reshape(height, width)), width, 16, texts=described)
 
 
 def _lines(values: NDArray[np.int16]) -> NDArray[np.uint8]:

@@ -117,7 +117,7 @@ def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
 
 def _join(main: list[Entry], exif: list[Entry], gps: list[Entry]) -> bytes:
     """Return the TIFF bytes of three directories. Raises DatasetError if they do not fit into a picture."""
-    at = 8 + len(_directory(main, 8)) + ENTRY.size * (2 if gps else 1)
+    at = 8 + _size(main) + ENTRY.size * (2 if gps else 1)
     described = _directory(exif, at)
     pointers = [(MAIN, LONG, struct.pack(">I", at))]
     tail = b""
@@ -254,6 +254,11 @@ def _rational(value: float | None) -> bytes:
 
 def _ascii(text: str) -> bytes:
     return text.replace("\0", "").encode("ascii", "backslashreplace") + b"\0"
+
+
+def _size(entries: list[Entry]) -> int:
+    """Return the bytes of `_directory`."""
+    return 6 + sum(ENTRY.size + (len(value) + len(value) % 2 if len(value) > 4 else 0) for _, _, value in entries)
 
 
 def _directory(entries: list[Entry], at: int) -> bytes:

@@ -39,9 +39,14 @@ MAX_PIXELS = 1 << 26
 
 # ---- chunks ------------------------------------------------------------------------------------
 def png_chunk(kind: bytes, body: Buffer) -> bytes:
-    """Return one PNG chunk: length and kind, body, CRC."""
+    """Return one PNG chunk."""
+    return b"".join(_chunk(kind, body))
+
+
+def _chunk(kind: bytes, body: Buffer) -> tuple[bytes, Buffer, bytes]:
+    """Return the parts of a PNG chunk: length and kind, body, CRC."""
     crc = zlib_ng.crc32(body, zlib_ng.crc32(kind))
-    return b"".join((struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)))
+    return struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)
 
 
 def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
@@ -119,17 +124,22 @@ def check_png(png: Buffer) -> tuple[int, int]:
 def encode_png(
     lines: NDArray[np.uint8], width: int, bits: int, colour: int = GRAY, texts: Iterable[tuple[str, str]] = ()
 ) -> bytes:
+    """Return the PNG file of `png_parts`."""
+    return b"".join(png_parts(lines, width, bits, colour, texts))
+
+
+def png_parts(
+    lines: NDArray[np.uint8], width: int, bits: int, colour: int = GRAY, texts: Iterable[tuple[str, str]] = ()
+) -> list[Buffer]:
     """Return a PNG file of filtered `lines`, uint8 (height, 1 + bytes), each with its filter first, in one IDAT chunk.
 
-    `bits` are those of a sample (1, 8 or 16, the high byte first); `texts` are (keyword, value), both Latin-1.
+    Its parts follow one another, so that the packed lines, which are large, are not copied. `bits` are those of a
+    sample (1, 8 or 16, the high byte first); `texts` are (keyword, value), both Latin-1.
     """
-    chunks = (
-        png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), bits, colour, 0, 0, 0)),
-        *(png_chunk(b"tEXt", f"{key}\0{value}".encode("latin-1")) for key, value in texts),
-        png_chunk(b"IDAT", deflate(lines)),
-        png_chunk(b"IEND", b""),
-    )
-    return b"".join((PNG_SIGNATURE, *chunks))
+    head = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), bits, colour, 0, 0, 0))
+    told = (png_chunk(b"tEXt", f"{key}\0{value}".encode("latin-1")) for key, value in texts)
+    begin, packed, crc = _chunk(b"IDAT", deflate(lines))
+    return [b"".join((PNG_SIGNATURE, head, *told, begin)), packed, b"".join((crc, png_chunk(b"IEND", b"")))]
 
 
 def deflate(data: Buffer | NDArray[np.uint8]) -> bytes:

@@ -73,6 +73,15 @@ class _Buffer(Generic[C]):
         while self.arrivals and self.arrivals[0][0] < before:
             del self.items[bisect.bisect_left(self.items, self.arrivals.popleft()[1])]
 
+    def nearest(self, stamp: int) -> Companion[C] | None:
+        """Return the message nearest to a stamp, of equally near ones the earlier; None without any."""
+        above = self._first(stamp)
+        later = self.items[above] if above < len(self.items) else None
+        if not above or (later is not None and later.stamp == stamp):
+            return later
+        earlier = self.items[self._first(self.items[above - 1].stamp)]  # of equal stamps the first that came
+        return earlier if later is None or stamp - earlier.stamp <= later.stamp - stamp else later
+
     def outward(self, stamp: int, tolerance: int) -> Iterator[Companion[C]]:
         """Yield the messages within the tolerance, nearest first, of equally near ones the earlier."""
         above = self._first(stamp)
@@ -155,15 +164,20 @@ class Aligner(Generic[F, C]):
                 if buffer is None:
                     frame.nearest[name] = None
                     continue
+                near = buffer.nearest(frame.stamp)
+                away = abs(near.stamp - frame.stamp) if near is not None else 0
+                if away > stream.tolerance and near is not None:
+                    frame.outside[name] = near
+                    self.closest[name] = min(away, self.closest.get(name, away))
+                    near = None
+                if stream.reuse and not stream.alternatives:
+                    frame.nearest[name] = near
+                    continue
                 outward = buffer.outward(frame.stamp, stream.tolerance)
                 own = (c for c in outward if stream.reuse or self._belongs(c, frame))
                 frame.nearest[name] = next(own, None)
                 if stream.alternatives:
                     frame.others[name] = list(itertools.islice(own, MOST_ALTERNATIVES))
-                near = None if frame.nearest[name] else next(buffer.outward(frame.stamp, 1 << 62), None)
-                if near is not None and (away := abs(near.stamp - frame.stamp)) > stream.tolerance:
-                    frame.outside[name] = near
-                    self.closest[name] = min(away, self.closest.get(name, away))
             found.append(frame)
         if now is not None and now - self._swept > self.lookahead // 4:
             self._swept = now
@@ -176,8 +190,7 @@ class Aligner(Generic[F, C]):
 
     def _belongs(self, companion: Companion[C], frame: Aligned[F, C]) -> bool:
         """True if no other frame is nearer to the message; of two equally near ones the earlier gets it."""
-        frames = self._frames[frame.epoch]
-        nearest = next(frames.outward(companion.stamp, abs(companion.stamp - frame.stamp)), None)
+        nearest = self._frames[frame.epoch].nearest(companion.stamp)
         return nearest is not None and nearest.order == frame.number
 
     def _forget(self, now: int) -> None:
