@@ -139,47 +139,11 @@ Bucket = tuple[int, int]
 """Segment, and number of the interval of 1/rate s since the epoch."""
 
 
-class Sampling:
-    """Decides about frames in their order. Owned by the thread that chooses frames."""
-
-    def __init__(self, settings: Settings, sensor: str | None) -> None:
-        """`sensor`: the sensor of the reference topic, if it is a companion sensor."""
-        self._keyframes_only = settings.keyframes_only
-        self._rate = settings.exact_rate
-        self._required = settings.require
-        self._sensor = sensor
-        self._prefers_model = settings.prefer == MODEL
-        self._filled: Bucket | None = None
-
-    def bucket_of(self, frame: Frame) -> Bucket | None:
-        """Return the bucket of a frame; None without a rate."""
-        if self._rate is None:
-            return None
-        return frame.segment, frame.stamp * self._rate.numerator // (self._rate.denominator * SECOND)
-
-    def passes_over(self, bucket: Bucket | None, *, keyframe: bool) -> bool:
-        """True if a frame is not asked for, by rate or keyframes."""
-        return (self._keyframes_only and not keyframe) or (bucket is not None and bucket == self._filled)
-
-    def missing(self, frame: Frame) -> str | None:
-        """Return the first required sensor that a frame does not have; None if it has all."""
-        present = {*frame.companions, self._sensor, *([MODEL] if frame.result is not None else [])}
-        return next((sensor for sensor in self._required if sensor not in present), None)
-
-    def is_second_choice(self, frame: Frame) -> bool:
-        """True if another frame of the bucket would be preferred: one that the model processed."""
-        return self._prefers_model and frame.result is None
-
-    def fill(self, frame: Frame) -> None:
-        """Note that the bucket of a frame has its own: the first clean one, even if it does not have a sensor."""
-        self._filled = self.bucket_of(frame) or self._filled
-
-
 class SampleBuilder:
     """Takes `AccessUnit` and `Frame` as they come, and passes samples to `sink` in the order of the frames.
 
     Owns: `put`, `drain`, `finish` and `abandon` belong to the thread that pushes messages. The thread "choose" decodes,
-    decides about the frames that wait, and only it changes `_waiting`, `_fallback`, `_pictures` and `_sampling` until
+    decides about the frames that wait, and only it changes `_waiting`, `_fallback`, `_pictures` and `_filled` until
     it has ended; while it waits, threads "camera" decode for it, each camera in one. The thread "write" puts encoded
     parts together and calls `sink`. Counts and pace say themselves who changes them.
     """
@@ -203,7 +167,10 @@ class SampleBuilder:
         """
         self._chosen = chosen
         self._facts = facts
-        self._sampling = Sampling(settings, facts.roles.sensor)
+        self._settings = settings
+        self._rate = settings.exact_rate
+        self._filled: Bucket | None = None
+        """The last bucket that has its own frame."""
         self._pace = Backlog(start_lag)
         eager = start_lag is None and chosen is None
         self._pictures = _pictures(settings, facts, eager=eager, kept=kept)
@@ -313,6 +280,21 @@ class SampleBuilder:
         while self._waiting and self._is_decided(self._waiting[0], last=last):
             self._waiting.popleft()
 
+    def _bucket_of(self, frame: Frame) -> Bucket | None:
+        if self._rate is None:
+            return None
+        return frame.segment, frame.stamp * self._rate.numerator // (self._rate.denominator * SECOND)
+
+    def _missing(self, frame: Frame) -> str | None:
+        """Return the first required sensor that a frame does not have; None if it has all."""
+        model = [MODEL] if frame.result is not None else []
+        present = {*frame.companions, self._facts.roles.sensor, *model}
+        return next((sensor for sensor in self._settings.require if sensor not in present), None)
+
+    def _is_second_choice(self, frame: Frame) -> bool:
+        """True if another frame of the bucket would be preferred: one that the model processed."""
+        return self._settings.prefer == MODEL and frame.result is None
+
     def _is_decided(self, frame: Frame, *, last: bool) -> bool:
         """Decide about the first waiting frame; False if that needs further messages."""
         if self._pace.is_over:
@@ -321,15 +303,16 @@ class SampleBuilder:
         if self._begun is not None:
             return self._gather(self._begun, last=last)
         keyframe = frame.unit.keyframe if self._pictures is not None else True
-        bucket = self._sampling.bucket_of(frame)
-        if self._fallback is not None and self._sampling.bucket_of(self._fallback.frame) != bucket:
+        bucket = self._bucket_of(frame)
+        if self._fallback is not None and self._bucket_of(self._fallback.frame) != bucket:
             self._take_fallback()
-        second_choice = self._sampling.is_second_choice(frame) and self._fallback is not None
-        if second_choice or self._sampling.passes_over(bucket, keyframe=keyframe):
+        second_choice = self._fallback is not None and self._is_second_choice(frame)
+        unwanted = (self._settings.keyframes_only and not keyframe) or (bucket is not None and bucket == self._filled)
+        if second_choice or unwanted:
             return self._skip(frame, NOT_SAMPLED)
         if self._pace.is_overdue(frame.since):
             return self._skip(frame, OVERLOAD)
-        missing = self._sampling.missing(frame)
+        missing = self._missing(frame)
         if missing is not None and bucket is None:
             return self._skip(frame, lacks(missing))
         part = WHOLE if self._chosen is None else self._chosen(frame, keyframe)
@@ -372,7 +355,7 @@ class SampleBuilder:
 
     def _select(self, found: SampleParts) -> bool:
         """Make a sample of a clean frame, unless it does not have a sensor or another frame may be preferred."""
-        if self._sampling.is_second_choice(found.frame):
+        if self._is_second_choice(found.frame):
             self._fallback = found
             return True
         if self._fallback is not None:
@@ -387,8 +370,8 @@ class SampleBuilder:
             self._make_sample(found)
 
     def _make_sample(self, found: SampleParts) -> bool:
-        frame, missing = found.frame, self._sampling.missing(found.frame)
-        self._sampling.fill(frame)
+        frame, missing = found.frame, self._missing(found.frame)
+        self._filled = self._bucket_of(frame) or self._filled  # by the first clean one, even if it is not used
         if missing is not None:
             return self._drop(lacks(missing))
         self._encoder.begin(found)
