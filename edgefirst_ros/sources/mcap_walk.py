@@ -209,7 +209,10 @@ def unpack(file: BinaryIO, chunk: Chunk, largest: int) -> bytes:
         if chunk.compression == "zstd":
             return _zstd(data, chunk, largest)
         if chunk.compression == "lz4":
-            return _lz4(data, chunk, largest)
+            import lz4.frame
+
+            most = chunk.unpacked if chunk.whole else largest
+            return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=most))
     except (RuntimeError, EOFError, MemoryError) as error:
         raise ValueError(str(error) or type(error).__name__) from error
     raise ValueError(f"unknown compression {chunk.compression!r}; expected none, lz4 or zstd")
@@ -228,13 +231,6 @@ def _zstd(data: bytes, chunk: Chunk, largest: int) -> bytes:
         return zstandard.ZstdDecompressor().stream_reader(data).read(largest)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
-
-
-def _lz4(data: bytes, chunk: Chunk, largest: int) -> bytes:
-    import lz4.frame
-
-    most = chunk.unpacked if chunk.whole else largest
-    return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=most))
 
 
 LONGEST_TEXT = 1 << 24

@@ -263,13 +263,6 @@ class _Finder:
         """Topics of a type with unknown names; a topic with a known name never gets another role."""
         return [t for t, s in self.free if s == schema and known_name(t, s) is None]
 
-    def note_absent(self, sensors: Collection[str], found: Mapping[str, str], own: str | None) -> None:
-        """Note the sensors that were requested and are not there, and the camera that was not."""
-        if sensors and own is None and streams.CAMERA.key not in sensors:
-            self.notes.append("camera is not among the sensors: samples have only the times of its pictures")
-        missing = [] if self.live else [s for s in sensors if s not in (*found, own, streams.CAMERA.key)]
-        self.notes += [f"{sensor}: was requested, but the recording has no topic of it" for sensor in missing]
-
     def one(self, name: str, among: Collection[str] | None = None) -> str | None:
         """Return the topic with a known name; None if absent, or, with a note, if several match."""
         return self.single(name, self.known(name, among))
@@ -473,7 +466,10 @@ def choose_topics(
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
     if own is not None and (sensor := streams.of_key(own)).instance is not None:
         raise UsageError(f"{reference} is {own} of the rig; to make samples of it, it must be {sensor.base}")
-    finder.note_absent(settings.sensors, companions, own)
+    if own is None and not settings.takes_pictures:
+        finder.notes.append("camera is not among the sensors: samples have only the times of its pictures")
+    missing = [] if live else [key for key in settings.sensors if key not in (*companions, own, CAMERA)]
+    finder.notes += [f"{sensor}: was requested, but the recording has no topic of it" for sensor in missing]
     pose = finder.pose(settings)
     model = given["model"] if "model" in with_topic else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None

@@ -133,11 +133,6 @@ class Lane:
             self.encoding = encoding
         return encoding == self.encoding
 
-    def refuse(self, encoding: str) -> None:
-        """Count a message of another encoding."""
-        name = encoding[:LONGEST_ENCODING]
-        self.foreign[name if name in self.foreign or len(self.foreign) < MOST_ENCODINGS else OTHERS] += 1
-
     @property
     def schema(self) -> str | None:
         """The type in the encoding of its messages, None without one."""
@@ -175,10 +170,14 @@ class Intake:
                     self.ignored += 1
                     return
                 lane = self._lanes[key] = Lane(key, name, sent.encoding)
-            if lane.doubles is not None and self._is_double(lane.doubles, sent, source):
-                return
+            if lane.doubles is not None:
+                print_of = hash((sent.data, sent.attachment))
+                if lane.doubles.setdefault(print_of, source) != source:
+                    del lane.doubles[print_of]
+                    return
             if not lane.fits(sent.encoding):
-                lane.refuse(sent.encoding)
+                other = sent.encoding[:LONGEST_ENCODING]
+                lane.foreign[other if other in lane.foreign or len(lane.foreign) < MOST_ENCODINGS else OTHERS] += 1
                 return
             if not kept:
                 return
@@ -187,14 +186,6 @@ class Intake:
             self._bytes += len(sent.data)
             self._trim(lane, sent.now)
             self._changed.notify()
-
-    @staticmethod
-    def _is_double(doubles: dict[int, int], sent: Sent, source: int) -> bool:
-        print_of = hash((sent.data, sent.attachment))
-        if doubles.setdefault(print_of, source) == source:
-            return False
-        del doubles[print_of]
-        return True
 
     def _trim(self, lane: Lane, now: int) -> None:
         """Drop messages that are too old or too many."""

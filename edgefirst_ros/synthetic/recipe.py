@@ -138,7 +138,33 @@ class Recipe:
     """Bytes kept of the file; negative: taken off its end."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        width, height = self.size
+        named = {
+            *self.topics, *self.latency_ms, *self.header_zero, *self.all_equal,
+            *self.clock_offset, *self.drop, *self.truncate, *self.rename,
+        } - EVERY  # fmt: skip
+        sequences, ranges, receivers, doppler = self.cube_shape
+        rules = {
+            f"seconds and fps must be positive: {self.seconds}, {self.fps}": self.seconds > 0 and self.fps > 0,
+            f"unknown codec {self.codec!r}; known: {', '.join(CAMERA_TOPIC)}": self.codec in CAMERA_TOPIC,
+            f"size must be even and at least 128x64: {width}x{height}":
+                width >= 128 and height >= 64 and width % 2 == height % 2 == 0,
+            f"unknown topics: {', '.join(sorted(named - TOPICS))}": named <= TOPICS,
+            f"rates of unknown topics, or not positive: {dict(self.rates)}":
+                self.rates.keys() <= RATES.keys() and all(rate > 0 for rate in self.rates.values()),
+            f"cube shape must be positive, its last even: {self.cube_shape}":
+                min(sequences, ranges, receivers, doppler) > 0 and doppler % 2 == 0,
+            f"noise must be 0 to 10: {self.noise}": 0 <= self.noise <= 10,
+            f"gop and model_every must be positive, b_frames 0 to 8: {self.gop}, {self.model_every}, {self.b_frames}":
+                self.gop > 0 and self.model_every > 0 and 0 <= self.b_frames <= 8,
+            f"scene must be plain or street: {self.scene!r}": self.scene in ("plain", "street"),
+            f"matrix must be bt601 or bt709: {self.matrix!r}": self.matrix in ("bt601", "bt709"),
+            f"publish must be stamp or log: {self.publish!r}": self.publish in ("stamp", "log"),
+            f"compression must be '', lz4 or zstd: {self.compression!r}": self.compression in ("", "lz4", "zstd"),
+        }  # fmt: skip
+        for message, kept in rules.items():
+            if not kept:
+                raise UsageError(f"recipe: {message}")
 
     @property
     def duration(self) -> int:
@@ -180,9 +206,10 @@ class Recipe:
 
     def header(self, name: str, stamp: int) -> int:
         """Header stamp in ns that a message measured at the true time `stamp` carries, faults and all."""
-        if chosen(name, self.header_zero):
+        named = {name, *EVERY}
+        if not named.isdisjoint(self.header_zero):
             return 0
-        shown = self.clock(self.start if chosen(name, self.all_equal) else stamp)
+        shown = self.clock(stamp if named.isdisjoint(self.all_equal) else self.start)
         return shown + self.clock_offset.get(name, 0)
 
     def dropped(self, name: str) -> Collection[int]:
@@ -190,41 +217,6 @@ class Recipe:
         return self.drop_video if name == "camera" else self.drop.get(name, ())
 
 
-def chosen(name: str, names: Collection[str]) -> bool:
-    """True if a fault concerns a topic."""
-    return name in names or "*" in names
-
-
 def recording_name(host: str, start: int) -> str:
     """File name `host_YYYY_MM_DD_HH_MM_SS.mcap` for a start in ns since the epoch, UTC."""
     return f"{PurePath(host).name}_{datetime.fromtimestamp(start // SECOND, timezone.utc):%Y_%m_%d_%H_%M_%S}.mcap"
-
-
-def _check(recipe: Recipe) -> None:
-    width, height = recipe.size
-    named = {
-        *recipe.topics, *recipe.latency_ms, *recipe.header_zero, *recipe.all_equal,
-        *recipe.clock_offset, *recipe.drop, *recipe.truncate, *recipe.rename,
-    } - EVERY  # fmt: skip
-    sequences, ranges, receivers, doppler = recipe.cube_shape
-    rules = {
-        f"seconds and fps must be positive: {recipe.seconds}, {recipe.fps}": recipe.seconds > 0 and recipe.fps > 0,
-        f"unknown codec {recipe.codec!r}; known: {', '.join(CAMERA_TOPIC)}": recipe.codec in CAMERA_TOPIC,
-        f"size must be even and at least 128x64: {width}x{height}":
-            width >= 128 and height >= 64 and width % 2 == height % 2 == 0,
-        f"unknown topics: {', '.join(sorted(named - TOPICS))}": named <= TOPICS,
-        f"rates of unknown topics, or not positive: {dict(recipe.rates)}":
-            recipe.rates.keys() <= RATES.keys() and all(rate > 0 for rate in recipe.rates.values()),
-        f"cube shape must be positive, its last even: {recipe.cube_shape}":
-            min(sequences, ranges, receivers, doppler) > 0 and doppler % 2 == 0,
-        f"noise must be 0 to 10: {recipe.noise}": 0 <= recipe.noise <= 10,
-        f"gop and model_every must be positive, b_frames 0 to 8: {recipe.gop}, {recipe.model_every}, {recipe.b_frames}":
-            recipe.gop > 0 and recipe.model_every > 0 and 0 <= recipe.b_frames <= 8,
-        f"scene must be plain or street: {recipe.scene!r}": recipe.scene in ("plain", "street"),
-        f"matrix must be bt601 or bt709: {recipe.matrix!r}": recipe.matrix in ("bt601", "bt709"),
-        f"publish must be stamp or log: {recipe.publish!r}": recipe.publish in ("stamp", "log"),
-        f"compression must be '', lz4 or zstd: {recipe.compression!r}": recipe.compression in ("", "lz4", "zstd"),
-    }  # fmt: skip
-    for message, kept in rules.items():
-        if not kept:
-            raise UsageError(f"recipe: {message}")
