@@ -49,30 +49,6 @@ if TYPE_CHECKING:
 _GONE = (errno.ESTALE, errno.ENOENT, errno.ENOTCONN)  # errors of a disk that is not there any more
 
 
-class Stopwatch:
-    """Adds up the wall time of named consecutive steps, s, and their common processor time."""
-
-    def __init__(self) -> None:
-        self.steps: dict[str, float] = {}
-        """s on the clock by step, in the order in which they began first."""
-        self._began = time.process_time()
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Add the wall time of the block to a step."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
-
-    @property
-    def cores(self) -> float:
-        """Return the average number of busy cores since the beginning."""
-        seconds = sum(self.steps.values())
-        return (time.process_time() - self._began) / seconds if seconds else 0.0
-
-
 def _plan(inputs: Sequence[RecordingInput], references: Sequence[str | None]) -> list[Planned]:
     """Return the recordings with the names of their sequences, one a camera. Raises UsageError if two are equal."""
     if not inputs:
@@ -315,7 +291,8 @@ class _Run:
     _progress: Progress
     _one_of_many: bool
     stack: ExitStack = field(default_factory=ExitStack)
-    _watch: Stopwatch = field(default_factory=Stopwatch)
+    _steps: dict[str, float] = field(default_factory=dict)  # s on the clock by step
+    _began: float = field(default_factory=time.process_time)
     _writer: DatasetWriter | None = None
     _sources: int = 0  # files of the recordings that were converted
     _earlier: Mapping[str, Any] | None = None  # metadata of the interrupted conversion that is continued
@@ -338,6 +315,15 @@ class _Run:
                 f"topics are counted once for each of the {len(self._references)} cameras of a recording"
             )
 
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        """Add the wall time of the block to a step."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._steps[name] = self._steps.get(name, 0.0) + time.monotonic() - began
+
     def recording(self, planned: Planned) -> None:
         """Convert one recording, walked once for all its cameras; with several, one that cannot be used is a loss."""
         given = planned.recording
@@ -347,7 +333,7 @@ class _Run:
         try:
             report = partial(self._progress, f"reading {given.label}")
             first, *more = given.files
-            with self._watch.step("reading"):
+            with self._step("reading"):
                 walked = walk(first, self._settings, report, hashed=True, more=more)
                 found = {
                     sequence: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
@@ -384,7 +370,7 @@ class _Run:
             self._note(conclusions, given.label if len(found) == 1 else sequence)
         for sequence, conclusions in found.items():
             if self._refused is None:
-                with self._watch.step("converting"):
+                with self._step("converting"):
                     self._convert(conclusions, sequence)
                 label = given.label if len(found) == 1 else sequence
                 self._notes += [f"{label}: {note}" for note in conclusions.calibration.notes]
@@ -448,7 +434,7 @@ class _Run:
             self._notes.append(f"label_map: no recording has a label {unknown[0]!r}")
             self._loss = True
         groups = None
-        with self._watch.step("completing"):
+        with self._step("completing"):
             if self._refused is None:
                 try:
                     writer.finish(facts.metadata(), facts.labels, facts.categories, facts.box3d_frame)
@@ -458,11 +444,12 @@ class _Run:
                 groups = _count_groups(self._paths, self._settings, self._notes)
             else:
                 self._leave(writer, self._refused)
-        refused = self._refused
+        refused, seconds = self._refused, sum(self._steps.values())
+        cores = (time.process_time() - self._began) / seconds if seconds else 0.0
         loss = self._loss or bool(facts.left_out) or refused is not None or bool(facts.counts.lost)
         return Outcome(
             self._paths, writer.samples if refused is None else writer.committed, facts.counts, facts.time_bases,
-            self._notes, loss, self._skews, self._duration, self._watch.steps, self._watch.cores, groups, refused,
+            self._notes, loss, self._skews, self._duration, self._steps, cores, groups, refused,
         )  # fmt: skip
 
     def _leave(self, writer: DatasetWriter, refused: StorageError) -> None:
