@@ -454,6 +454,18 @@ def test_export_reads_the_annotations_in_batches_with_the_same_tables(boxed_path
     assert len(json.loads((found / "v1.0-trainval" / "sample_annotation.json").read_text())) > 2 * KEYFRAMES
 
 
+def test_an_export_loads_no_library_that_it_does_not_need(boxed_path, tmp_path):
+    """pyarrow.compute takes 20 ms, PIL 10 ms."""
+    code = """if True:
+        import sys
+        from edgefirst_ros.export import export
+        export(sys.argv[1], "nuscenes", sys.argv[2])
+        print(sorted({"pyarrow.compute", "PIL.Image"} & set(sys.modules)))
+    """
+    command = [sys.executable, "-c", code, boxed_path, tmp_path / "out"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_a_cloud_without_a_finite_point_has_no_file_and_is_counted(tmp_path):
     parts = made.good()
     for row in parts.frames:

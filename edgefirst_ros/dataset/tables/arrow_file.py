@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.tables.values import bounds, decoded, is_list, is_valid
+from edgefirst_ros.dataset.tables.values import bounds, decoded, is_list, is_valid, scalars_of
 from edgefirst_ros.errors import DatasetError, TooLargeError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
@@ -318,7 +318,7 @@ def count_text_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
         raise ValueError("a column is nested too deeply")
     if types.is_dictionary(kind):
         sizes = _sizes(array.dictionary)
-        index = array.indices.drop_null().to_numpy(zero_copy_only=False)
+        index = scalars_of(array.indices)[is_valid(array)]
         return int(sizes[index].sum())
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return int(_view_sizes(array).sum())
