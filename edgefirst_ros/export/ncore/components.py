@@ -7,8 +7,7 @@ NCore counts the centre of the first pixel as (0.5, 0.5), ROS and OpenCV as (0, 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,6 @@ from edgefirst_ros.export.drive import is_class_mask
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.cloud import pcd_header
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
-from edgefirst_ros.streams import CAMERA
 
 PIXEL = 0.5
 FISHEYE = ("equidistant", "fisheye")
@@ -195,83 +193,40 @@ class Marks:
     """Masks that are not pictures of this size."""
 
 
-class LabelComponents:
-    """Camera labels of a drive; a component is begun with its first label."""
+def mark(rows: Sequence[Row], size: tuple[int, int], level: float) -> Marks:
+    """Return masks and polygons of a sample whose picture has `size` (width, height).
 
-    def __init__(self, register: Callable[[Any], Any], metadata: Mapping[str, Any], tally: Counter[str]) -> None:
-        """`register` returns the writer of a descriptor; `metadata`: of the dataset."""
-        labels = metadata.get("labels")
-        self._register = register
-        self._labels = labels if isinstance(labels, list) else []
-        """Names of the classes in masks of classes."""
-        self._level = HALF.get(str(metadata.get("mask_interpretation")), 0)
-        self._tally = tally
-        self._writers: dict[str, Any] = {}
-
-    def prepared(self, rows: Sequence[Row], size: tuple[int, int]) -> Marks:
-        """Masks and polygons of a sample whose picture has `size` (width, height). Threads may share this."""
-        marks = Marks()
-        values: NDArray[np.uint16] | None = None
-        for row in rows:
-            mask, rings = row.get("mask"), row.get("polygon")
-            if isinstance(mask, bytes):
-                pixels = decode_gray(mask)
-                if pixels is None or pixels.shape != size[::-1] or (is_class_mask(row) and pixels.dtype != np.uint8):
-                    marks.misplaced += 1
-                    continue
-                if is_class_mask(row):
-                    marks.classes = mask
-                    continue
-                # Integers above a limit are those above its integer part.
-                least = 0 if pixels.dtype == np.bool_ else self._level * np.iinfo(pixels.dtype).max
-                shape = pixels > pixels.dtype.type(least)
-            elif rings:
-                shape = filled(rings, size)
-            else:
-                continue
-            number = len(marks.told) + 1
-            if number > MOST_INSTANCES:
+    `level`: part of the largest value above which a pixel belongs to an instance.
+    """
+    marks = Marks()
+    values: NDArray[np.uint16] | None = None
+    for row in rows:
+        mask, rings = row.get("mask"), row.get("polygon")
+        if isinstance(mask, bytes):
+            pixels = decode_gray(mask)
+            if pixels is None or pixels.shape != size[::-1] or (is_class_mask(row) and pixels.dtype != np.uint8):
                 marks.misplaced += 1
                 continue
-            if values is None:
-                values = np.zeros((size[1], size[0]), np.uint16)
-            np.copyto(values, number, where=shape)
-            marks.told.append({"value": number} | {name: row[name] for name in KEPT[:4] if row.get(name) is not None})
-        marks.instances = encode_gray(values) if values is not None else None
-        return marks
-
-    def add(self, marks: Marks, stamp_us: int) -> None:
-        """Add the prepared data of a sample."""
-        self._tally["masks without a place"] += marks.misplaced
-        if marks.instances is not None:
-            self._writer("instance").store_label(marks.instances, stamp_us, {"instances": marks.told})
-            self._tally["instances"] += len(marks.told)
-        if marks.classes is not None:
-            self._writer("semantic").store_label(marks.classes, stamp_us, {"labels": self._labels})
-            self._tally["masks of classes"] += 1
-
-    def _writer(self, what: str) -> Any:
-        if what not in self._writers:
-            lib = library()
-            if what == "depth":
-                quantised = lib.QuantizationParams(np.dtype(np.uint16), MILLIMETRE, 0.0)
-                schema = lib.LabelSchema(np.dtype(np.float32), (), lib.LabelEncoding.RAW, None, quantised)
-                label, source = lib.LabelType.DEPTH_Z_M, lib.LabelSource.EXTERNAL
-            else:
-                kind = np.dtype(np.uint16 if what == "instance" else np.uint8)
-                schema = lib.LabelSchema(kind, (), lib.LabelEncoding.IMAGE_ENCODED, "png", None)
-                label = lib.LabelType(lib.LabelCategory.SEGMENTATION, what, lib.LabelUnit.UNITLESS)
-                source = lib.LabelSource.AUTOLABEL
-            self._writers[what] = self._register(lib.CameraLabelDescriptor(CAMERA.key, label, schema, source))
-        return self._writers[what]
-
-    def add_depth(self, metres: NDArray[np.float32] | None, stamp_us: int) -> None:
-        """Put what `depth` found in a picture; None is only counted."""
-        if metres is None:
-            self._tally["depth without a place"] += 1
-            return
-        self._writer("depth").store_label(metres, stamp_us)
-        self._tally["depth"] += 1
+            if is_class_mask(row):
+                marks.classes = mask
+                continue
+            # Integers above a limit are those above its integer part.
+            least = 0 if pixels.dtype == np.bool_ else level * np.iinfo(pixels.dtype).max
+            shape = pixels > pixels.dtype.type(least)
+        elif rings:
+            shape = filled(rings, size)
+        else:
+            continue
+        number = len(marks.told) + 1
+        if number > MOST_INSTANCES:
+            marks.misplaced += 1
+            continue
+        if values is None:
+            values = np.zeros((size[1], size[0]), np.uint16)
+        np.copyto(values, number, where=shape)
+        marks.told.append({"value": number} | {name: row[name] for name in KEPT[:4] if row.get(name) is not None})
+    marks.instances = encode_gray(values) if values is not None else None
+    return marks
 
 
 def depth(png: bytes) -> NDArray[np.float32] | None:

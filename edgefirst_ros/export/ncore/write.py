@@ -26,12 +26,14 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
 from edgefirst_ros.export.drive import Drive, describe_sources, drives, posed_drives
 from edgefirst_ros.export.ncore.components import (
+    HALF,
+    MILLIMETRE,
     RADAR_NAMES,
-    LabelComponents,
     Marks,
     Rays,
     camera_model,
     depth,
+    mark,
     plain,
     rays,
 )
@@ -297,7 +299,9 @@ class _Sequence:
         self._masks = self._register(lib.MasksComponent.Writer, "default")
         self._observations: list[Any] = []
         self._scores: list[float] = []
-        self._labels = LabelComponents(self._register_labels, drive.dataset.metadata, tally)
+        self._level = HALF.get(str(drive.dataset.metadata.get("mask_interpretation")), 0)
+        self._labels: dict[str, Any] = {}
+        """Writers of camera labels."""
         table, self._places = drive.dataset.annotation_rows
         self._annotations = table.select(drive.dataset.annotation_columns)  # half a millisecond a sample otherwise
         self._sensors: dict[str, Any] = {}
@@ -309,10 +313,6 @@ class _Sequence:
     # ---- what holds for the whole drive ------------------------------------------------------
     def _register(self, kind: Any, instance: str, group: str | None = None, **more: Any) -> Any:
         return self._groups.register_component_writer(kind, instance, group, None, **more)
-
-    def _register_labels(self, descriptor: Any) -> Any:
-        writer = library().CameraLabelsComponent.Writer
-        return self._register(writer, descriptor.default_instance_name, descriptor=descriptor)
 
     def _store_poses(self, known: Any) -> None:
         """Store the path of the rig at the located samples, and the poses or fixes of the dataset."""
@@ -397,7 +397,7 @@ class _Sequence:
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
             members.append((kind, data, made))
-        marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
+        marks = mark(rows, task.size, self._level) if task.reached and task.size else None
         return rows, members, marks
 
     def add(self, task: SampleTask, ready: PreparedSample) -> None:
@@ -415,14 +415,45 @@ class _Sequence:
             elif is_companion(kind):
                 self._companion(task, kind, data, made)
             elif kind == "depth.png" and reached:
-                self._labels.add_depth(made, stamp)
+                self._tally["depth without a place" if made is None else "depth"] += 1
+                if made is not None:
+                    self._label("depth").store_label(made, stamp)
             else:
                 self._tally[kind] += 1
         if reached:
             size = task.size or self._sizes.get(CAMERA)
             if size:
-                self._labels.add(marks or self._labels.prepared(rows, size), stamp)
+                self._mark(marks or mark(rows, size, self._level), stamp)
         self._boxes(n, rows)
+
+    def _mark(self, marks: Marks, stamp: int) -> None:
+        self._tally["masks without a place"] += marks.misplaced
+        if marks.instances is not None:
+            self._label("instance").store_label(marks.instances, stamp, {"instances": marks.told})
+            self._tally["instances"] += len(marks.told)
+        if marks.classes is not None:
+            names = self._drive.dataset.metadata.get("labels")
+            named = {"labels": names if isinstance(names, list) else []}
+            self._label("semantic").store_label(marks.classes, stamp, named)
+            self._tally["masks of classes"] += 1
+
+    def _label(self, what: str) -> Any:
+        """Return the writer of camera labels of a kind, begun with its first label."""
+        if what not in self._labels:
+            lib = library()
+            if what == "depth":
+                quantised = lib.QuantizationParams(np.dtype(np.uint16), MILLIMETRE, 0.0)
+                schema = lib.LabelSchema(np.dtype(np.float32), (), lib.LabelEncoding.RAW, None, quantised)
+                label, source = lib.LabelType.DEPTH_Z_M, lib.LabelSource.EXTERNAL
+            else:
+                kind = np.dtype(np.uint16 if what == "instance" else np.uint8)
+                schema = lib.LabelSchema(kind, (), lib.LabelEncoding.IMAGE_ENCODED, "png", None)
+                label = lib.LabelType(lib.LabelCategory.SEGMENTATION, what, lib.LabelUnit.UNITLESS)
+                source = lib.LabelSource.AUTOLABEL
+            of = lib.CameraLabelDescriptor(CAMERA, label, schema, source)
+            writer = lib.CameraLabelsComponent.Writer
+            self._labels[what] = self._register(writer, of.default_instance_name, descriptor=of)
+        return self._labels[what]
 
     def _companion(self, task: SampleTask, kind: str, data: bytes, made: Any) -> None:
         """Store the data of a companion, once for all samples that have it."""
