@@ -19,6 +19,7 @@ from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import boxes_of
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration
+from edgefirst_ros.dataset.verdict import MODEL
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable, text_of
 from edgefirst_ros.report.look import Unreadable, Ways, all_sensors, evenly, projectors, sensors_in, speeds, ways_of
 from edgefirst_ros.report.projection import Projector, xyz
@@ -58,10 +59,13 @@ def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
         return []
     reasons: dict[int, list[str]] = {}
     by_row = {place.row: number for number, place in enumerate(places) if place.row is not None}
-    for sensor, row in _worst(subject, by_row).items():
-        if len(reasons) < max(1, most // 4):
-            skew = subject.timeline.companions[sensor].skew[row] / 1e6
-            reasons.setdefault(by_row[row], []).append(f"largest skew of {sensor}: {skew:+.1f} ms")
+    shown = np.zeros(len(subject.timeline), bool)
+    shown[list(by_row)] = True
+    for sensor, one in subject.timeline.companions.items():
+        far = np.where(one.has & shown, np.abs(one.skew), 0)
+        if sensor != MODEL and far.any() and len(reasons) < max(1, most // 4):
+            row = int(far.argmax())
+            reasons.setdefault(by_row[row], []).append(f"largest skew of {sensor}: {one.skew[row] / 1e6:+.1f} ms")
     by_key = {place.sample.key: number for number, place in enumerate(places)}
     for label, (key, number) in _labelled(subject, by_key).items():
         if len(reasons) < max(2, most * 2 // 3) or by_key[key] in reasons:
@@ -72,18 +76,6 @@ def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
         for place in evenly(left, max(most - len(reasons), 0)):
             reasons[by_key[place.sample.key]] = ["evenly spread sample"]
     return [(places[number], ", ".join(why)) for number, why in sorted(reasons.items())][:most]
-
-
-def _worst(subject: ReportSubject, rows: dict[int, int]) -> dict[str, int]:
-    """Sensor -> the row whose skew is the largest, of those that can be shown."""
-    found = {}
-    known = np.zeros(len(subject.timeline), bool)
-    known[list(rows)] = True
-    for sensor, one in subject.timeline.companions.items():
-        far = np.where(one.has & known, np.abs(one.skew), -1)
-        if sensor != "model" and len(far) and far.max() > 0:
-            found[sensor] = int(far.argmax())
-    return found
 
 
 def _labelled(subject: ReportSubject, keys: dict[Any, int]) -> dict[str, tuple[Any, int]]:

@@ -279,30 +279,24 @@ def _from_compressed(body: memoryview, record: np.dtype[Any], points: int) -> ND
 @functools.lru_cache(256)
 def _read_header(head: bytes) -> tuple[int, np.dtype[Any], int, int, str]:
     """Return where the data begin, record, width, height and form of data: many clouds have the same header."""
-    header, start = _parse(head)
-    record = _record_of(header)
-    width, height, points = (_number(header, key) for key in ("WIDTH", "HEIGHT", "POINTS"))
-    if points != width * height:
-        raise ValueError(f"{points} points for {width} x {height}")
-    return start, record, width, height, header["DATA"][0]
-
-
-def _parse(pcd: bytes) -> tuple[dict[str, list[str]], int]:
-    """({key: words}, where the data begin)."""
     header: dict[str, list[str]] = {}
-    position = 0
+    start = 0
     while "DATA" not in header:
-        end = pcd.find(b"\n", position, HEADER_LIMIT)
+        end = head.find(b"\n", start, HEADER_LIMIT)
         if end < 0:
             raise ValueError("no DATA line")
-        line = pcd[position:end].decode()
+        line = head[start:end].decode()
         words = line.split()
         if words and not words[0].startswith("#"):
             if line[0].isspace() or words[0] in header:  # readers differ in which line counts
                 raise ValueError(f"{words[0][:16]!r} is {'indented' if line[0].isspace() else 'there twice'}")
             header[words[0]] = words[1:]
-        position = end + 1
-    return header, position
+        start = end + 1
+    record = _record_of(header)
+    width, height, points = (_number(header, key) for key in ("WIDTH", "HEIGHT", "POINTS"))
+    if points != width * height:
+        raise ValueError(f"{points} points for {width} x {height}")
+    return start, record, width, height, header["DATA"][0]
 
 
 def _number(header: dict[str, list[str]], key: str) -> int:

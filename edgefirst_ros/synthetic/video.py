@@ -39,11 +39,15 @@ class Unit:
 
 def units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
     """Yield the camera's messages, all of them, in decode order."""
-    if recipe.codec in ("h264", "h265"):
-        yield from _access_units(recipe, painter)
-    else:
-        for index in range(recipe.frames):
-            yield _still(recipe, painter, index)
+    if recipe.codec not in ("h264", "h265"):
+        yield from (_still(recipe, painter, index) for index in range(recipe.frames))
+        return
+    once = recipe.parameter_sets_once or recipe.leading_packet
+    for number, (index, data) in enumerate(_packets(recipe, painter)):
+        sets, others = split_parameter_sets(data, recipe.codec) if once else (b"", data)
+        if number == 0 and recipe.leading_packet:
+            yield Unit(-1, sets)
+        yield Unit(index, data if number == 0 and not recipe.leading_packet else others)
 
 
 def split_parameter_sets(data: bytes, codec: str) -> tuple[bytes, bytes]:
@@ -57,15 +61,6 @@ def split_parameter_sets(data: bytes, codec: str) -> tuple[bytes, bytes]:
         else:
             others += data[start:end]
     return sets, others
-
-
-def _access_units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
-    once = recipe.parameter_sets_once or recipe.leading_packet
-    for number, (index, data) in enumerate(_packets(recipe, painter)):
-        sets, others = split_parameter_sets(data, recipe.codec) if once else (b"", data)
-        if number == 0 and recipe.leading_packet:
-            yield Unit(-1, sets)
-        yield Unit(index, data if number == 0 and not recipe.leading_packet else others)
 
 
 def _packets(recipe: Recipe, painter: Painter) -> Iterator[tuple[int, bytes]]:

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from edgefirst_ros.errors import EdgeFirstError, missing_extra
@@ -25,7 +25,10 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
     """Show a recording until the viewer is closed or a signal comes; raises EdgeFirstError where it cannot."""
     command = [str(program()), str(recording), "--hide-welcome-screen"]
     if web:
-        ports = _free_ports(2)
+        with socket.socket() as data, socket.socket() as page:
+            for free in (data, page):
+                free.bind((HERE, 0))
+            ports = [free.getsockname()[1] for free in (data, page)]
         command += ["--serve-web", "--bind", HERE, "--port", str(ports[0]), "--web-viewer-port", str(ports[1])]
     caught: list[int] = []
     before = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in ENDS}
@@ -74,11 +77,3 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in sockets:
-            one.bind((HERE, 0))
-        return [one.getsockname()[1] for one in sockets]
