@@ -418,15 +418,13 @@ class _Checks:
         """True if the data have the size and checksum of the header."""
         if entry.flags & 1 or entry.method not in (STORED, DEFLATED):
             return False
-        if entry.method == STORED and entry.packed != entry.size:
-            return False
         self.left -= entry.packed
         inflate = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == DEFLATED else None
         crc = size = 0
         place, view = entry.data, memoryview(self._buffer)
         try:
-            while place < entry.data + entry.packed:
-                read = os.preadv(self._fd, [view[: min(_BLOCK, entry.data + entry.packed - place)]], place)
+            while place < entry.end:
+                read = os.preadv(self._fd, [view[: min(_BLOCK, entry.end - place)]], place)
                 if not read:
                     return False
                 place += read

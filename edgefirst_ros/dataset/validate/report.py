@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import zipfile
@@ -155,14 +156,12 @@ class Report:
 
     def to_text(self, most: int = 5) -> str:
         """Return one line per finding, at most `most` of a rule, drive checks that are not green, and the outcome."""
-        lines, shown = [], Counter[str]()
-        for number, finding in enumerate(self.findings):
-            shown[finding.rule] += 1
-            if shown[finding.rule] <= most:
-                lines.append(one_line(f"{finding.rule} {finding.severity}: {finding.place}: {finding.message}"))
-            last = number + 1 == len(self.findings) or self.findings[number + 1].rule != finding.rule
-            if last and self.counts[finding.rule] > most:
-                lines.append(f"{finding.rule} +{self.counts[finding.rule] - most} more")
+        lines = []
+        for known, found in itertools.groupby(self.findings, lambda finding: finding.rule):
+            first = itertools.islice(found, most)
+            lines += [one_line(f"{known} {one.severity}: {one.place}: {one.message}") for one in first]
+            if self.counts[known] > most:
+                lines.append(f"{known} +{self.counts[known] - most} more")
         for one in self.drive:
             if one.level is not Level.GREEN:
                 of = f" of {one.where}" if one.where else ""
