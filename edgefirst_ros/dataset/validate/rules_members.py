@@ -81,21 +81,23 @@ def finished(subject: Subject) -> Iterator[tuple[str, str]]:
             yield path.name, "left by writing that was not finished"
 
 
-@member_rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
-def form(view: View) -> Iterator[str]:
+@rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
+def form(subject: Subject) -> Iterator[tuple[str, str]]:
     """The vendor's client also makes flat folders of SEQUENCE_FRAME.KIND; readers ignore other files."""
-    flat = "/" not in view.name and view.key is not None and view.key.frame is not None
-    if not flat and parse_member(view.name) is None:
-        yield "is not SEQUENCE/SEQUENCE_FRAME.KIND"
+    for name, found in subject.members:
+        flat = "/" not in name and found is not None and found[0].frame is not None
+        if not flat and parse_member(name) is None:
+            yield name, "is not SEQUENCE/SEQUENCE_FRAME.KIND"
 
 
-@member_rule("NAM002", "error", "names stay inside the dataset when unpacked")
-def safe(view: View) -> Iterator[str]:
+@rule("NAM002", "error", "names stay inside the dataset when unpacked")
+def safe(subject: Subject) -> Iterator[tuple[str, str]]:
     """No absolute paths, no way up, no drive, no control characters."""
-    name, parts = view.name, view.name.replace("\\", "/").split("/")
-    steered = not name.isprintable() and any(unicodedata.category(one) in ("Cc", "Cs") for one in name)
-    if name.startswith("/") or ".." in parts or "\\" in name or name[1:2] == ":" or steered:
-        yield "is not a safe relative path"
+    for name in subject.container.names:
+        parts = name.replace("\\", "/").split("/")
+        steered = not name.isprintable() and any(unicodedata.category(one) in ("Cc", "Cs") for one in name)
+        if name.startswith("/") or ".." in parts or "\\" in name or name[1:2] == ":" or steered:
+            yield name, "is not a safe relative path"
 
 
 @rule("NAM003", "error", "a sample has every input once")
@@ -112,12 +114,13 @@ def unique(subject: Subject) -> Iterator[tuple[str, str]]:
             seen[key, sensor] = name
 
 
-@member_rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
-def padding(view: View) -> Iterator[str]:
+@rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
+def padding(subject: Subject) -> Iterator[tuple[str, str]]:
     """The one form that all versions of the vendor's client find."""
-    member = parse_member(view.name)
-    if member and not view.name.endswith(f"_{member.frame:03d}.{member.kind}"):
-        yield f"frame {member.frame} is not written {member.frame:03d}"
+    for name in subject.container.names:
+        member = parse_member(name)
+        if member and not name.endswith(f"_{member.frame:03d}.{member.kind}"):
+            yield name, f"frame {member.frame} is not written {member.frame:03d}"
 
 
 @rule("NAM005", "warning", "sequences differ by more than upper and lower case")
@@ -307,19 +310,21 @@ def agree(view: View) -> Iterator[str]:
                 yield f"{what} is {its!r} in the local header, {other!r} in the directory"
 
 
-@member_rule("HDR002", "warning", "members are stored (clouds may be deflated)")
-def stored(view: View) -> Iterator[str]:
+@rule("HDR002", "warning", "members are stored (clouds may be deflated)")
+def stored(subject: Subject) -> Iterator[tuple[str, str]]:
     """Pictures are compressed already; packing them again costs readers time."""
-    allowed = (STORED, DEFLATED) if view.name.endswith(".pcd") else (STORED,)
-    if view.entry and view.entry.compress_type not in allowed:
-        yield f"is packed by method {view.entry.compress_type}"
+    for entry in subject.archive.entries if subject.archive else ():
+        allowed = (STORED, DEFLATED) if entry.filename.endswith(".pcd") else (STORED,)
+        if entry.compress_type not in allowed:
+            yield entry.filename, f"is packed by method {entry.compress_type}"
 
 
-@member_rule("HDR003", "warning", "sizes and CRC are in the local header, not in a data descriptor")
-def no_descriptor(view: View) -> Iterator[str]:
+@rule("HDR003", "warning", "sizes and CRC are in the local header, not in a data descriptor")
+def no_descriptor(subject: Subject) -> Iterator[tuple[str, str]]:
     """An archive that was cut cannot be repaired with them."""
-    if view.entry and view.entry.flag_bits & DESCRIPTOR:
-        yield "has a data descriptor"
+    for entry in subject.archive.entries if subject.archive else ():
+        if entry.flag_bits & DESCRIPTOR:
+            yield entry.filename, "has a data descriptor"
 
 
 @rule("HDR004", "error", "members do not overlap each other or the directory")
@@ -351,20 +356,24 @@ def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
         yield subject.paths.members.name, "does not end with its end record: a comment, or bytes after it"
 
 
-@member_rule("HDR006", "warning", "names that are not ASCII are marked as UTF-8")
-def marked(view: View) -> Iterator[str]:
+@rule("HDR006", "warning", "names that are not ASCII are marked as UTF-8")
+def marked(subject: Subject) -> Iterator[tuple[str, str]]:
     """Without the mark they are code page 437."""
-    if view.entry and not view.name.isascii() and not view.entry.flag_bits & UTF8:
-        yield "is not marked as UTF-8"
+    for entry in subject.archive.entries if subject.archive else ():
+        if not entry.filename.isascii() and not entry.flag_bits & UTF8:
+            yield entry.filename, "is not marked as UTF-8"
 
 
-@member_rule("HDR007", "error", "the time of a member is that of its sample, UTC, rounded down to 2 s")
-def times(view: View) -> Iterator[str]:
+@rule("HDR007", "error", "the time of a member is that of its sample, UTC, rounded down to 2 s")
+def times(subject: Subject) -> Iterator[tuple[str, str]]:
     """Only where the frames table knows the time."""
-    if view.entry and view.row and view.row["timestamp"] is not None:
-        wanted = date_time(*dos_time(view.row["timestamp"]))
-        if view.entry.date_time != wanted:
-            yield f"time {view.entry.date_time}, must be {wanted}"
+    archive = subject.archive
+    for entry, (_, found) in zip(archive.entries if archive else (), subject.members, strict=False):
+        row = subject.rows.get(found[0]) if found else None
+        if row and row["timestamp"] is not None:
+            wanted = date_time(*dos_time(row["timestamp"]))
+            if entry.date_time != wanted:
+                yield entry.filename, f"time {entry.date_time}, must be {wanted}"
 
 
 def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
