@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import partial
@@ -30,16 +29,6 @@ PARTS = tuple(sensor.key for sensor in streams.SENSORS if sensor.topics)
 MODEL = "model"
 """Name of a model result, with or without boxes, in `require` and `prefer`."""
 SHARES = "train=0.8,val=0.2"
-
-
-def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
-    found = []
-    for name in names:
-        key = name if name in known else streams.meant(name)
-        if key is None or key not in known:
-            raise ValueError(f"unknown sensor {name!r}; known: {nearest_first(str(name), known)}")
-        found.append(key)
-    return tuple(dict.fromkeys(found))
 
 
 UNSET_STREAM, UNSET_SENSOR, UNSET_RIG = StreamSettings(), RigSensor(), Rig()
@@ -180,9 +169,15 @@ class Settings(Model):
     @field_validator("require", "sensors", "streams")
     @classmethod
     def _known_names(cls, value: Any, info: ValidationInfo) -> Any:
-        rig, known = info.data.get("rig"), {"require": (*SENSORS, MODEL), "sensors": PARTS}
+        rig, usual = info.data.get("rig"), {"require": (*SENSORS, MODEL), "sensors": PARTS}
         instances = [sensor.key for sensor in rig.instances] if isinstance(rig, Rig) else []
-        names = _known(value, (*known.get(str(info.field_name), SENSORS), *instances))
+        known, found = (*usual.get(str(info.field_name), SENSORS), *instances), []
+        for name in value:
+            key = name if name in known else streams.meant(name)
+            if key is None or key not in known:
+                raise ValueError(f"unknown sensor {name!r}; known: {nearest_first(str(name), known)}")
+            found.append(key)
+        names = tuple(dict.fromkeys(found))
         return dict(zip(names, value.values(), strict=True)) if isinstance(value, dict) else names
 
     @field_validator("split", "group")

@@ -207,10 +207,10 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
 
             with Image.open(io.BytesIO(png)) as picture:
                 pixels = np.asarray(picture).astype(np.uint16)
-        cube = _described_picture(pixels, texts) if texts else _grid(pixels, rows, columns)
+        values = (pixels ^ np.uint16(0x8000)).view(np.int16)
+        return _described_picture(values, texts) if texts else _grid(values, rows, columns)
     except Exception as error:  # errors of Pillow, json and struct on a file of another form
         raise DatasetError(f"radar cube cannot be read: {text_of(error)}") from error
-    return cube
 
 
 def _described(message: RadarCube) -> tuple[tuple[int, ...], tuple[int, ...], NDArray[np.int16]]:
@@ -263,25 +263,21 @@ def description_fault(texts: Mapping[str, Any], height: int, count: int) -> str:
     return "" if fits else f"has layout {layout} and shape {shape} for {height} lines"
 
 
-def _described_picture(pixels: NDArray[np.uint16], texts: dict[str, Any]) -> Cube:
-    if fault := description_fault(texts, len(pixels), pixels.size):
+def _described_picture(values: NDArray[np.int16], texts: dict[str, Any]) -> Cube:
+    if fault := description_fault(texts, len(values), values.size):
         raise ValueError(f"its description {fault}")
     layout, shape, is_complex = tuple(texts["layout"]), tuple(texts["shape"]), texts["is_complex"]
     scales = tuple(math.nan if scale is None else float(scale) for scale in texts["scales"])
     sizes = _cells(layout, shape, is_complex)
     wanted = [sizes.get(code, 1) for code in ORDER] + [2] * is_complex
-    return Cube(_signed(pixels).reshape(wanted), layout, shape, scales, is_complex, texts["timestamp"])
+    return Cube(values.reshape(wanted), layout, shape, scales, is_complex, texts["timestamp"])
 
 
-def _grid(pixels: NDArray[np.uint16], rows: int, columns: int) -> Cube:
+def _grid(values: NDArray[np.int16], rows: int, columns: int) -> Cube:
     is_complex = (rows, columns) != (1, 1)
-    height, width = pixels.shape
+    height, width = values.shape
     if rows < 1 or columns < 1 or height % rows or width % (columns * (2 if is_complex else 1)):
         raise ValueError(f"{width} x {height} pixels are not a grid of {columns} x {rows} cells")
     shape = (rows, height // rows, columns, width // columns)
-    values = _signed(pixels).reshape((*shape[:3], -1, 2) if is_complex else shape)
-    return Cube(values, ORDER, shape, (math.nan,) * 4, is_complex, None)
-
-
-def _signed(pixels: NDArray[np.uint16]) -> NDArray[np.int16]:
-    return (pixels ^ np.uint16(0x8000)).view(np.int16)
+    cells = values.reshape((*shape[:3], -1, 2) if is_complex else shape)
+    return Cube(cells, ORDER, shape, (math.nan,) * 4, is_complex, None)

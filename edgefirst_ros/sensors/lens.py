@@ -41,7 +41,10 @@ class Lens:
         self._fisheye = model in ("equidistant", "fisheye")
         self._d = np.zeros(8)
         self._d[: min(most, len(d))] = d[:most]
-        self.widest = self._monotonic()
+        angles = np.linspace(0, WIDEST, STEPS)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            folds = np.flatnonzero(~(np.diff(self._radius(angles)) > 0))
+        self.widest = float(angles[folds[0]]) if len(folds) else float(WIDEST)
         """Angle from the axis, rad, up to which a ray further out lands further out: beyond it pictures fold back."""
 
     def bend(self, rays: Floats) -> Floats:
@@ -78,13 +81,6 @@ class Lens:
             r = np.tan(angle)
             bent = r * self._radial(r * r)
         return bent
-
-    def _monotonic(self) -> float:
-        angles = np.linspace(0, WIDEST, STEPS)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.diff(self._radius(angles))
-        folds = np.flatnonzero(~(steps > 0))
-        return float(angles[folds[0]]) if len(folds) else float(WIDEST)
 
 
 class Straightener:

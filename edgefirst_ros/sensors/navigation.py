@@ -158,12 +158,9 @@ class FixTrack:
         """Return how many of the first `count` fixes no neighbour reaches."""
         return sum(not self._valid(n, len(self._fixes)) for n in range(count))
 
-    def _before_of(self, n: int) -> Fix | None:
-        return self._fixes[n - 1] if n else self._before
-
     def _follows(self, n: int) -> bool:
         """True if the fix before it is enough to make a fix valid."""
-        before = self._before_of(n)
+        before = self._fixes[n - 1] if n else self._before
         return before is not None and reachable(before, self._fixes[n])
 
     def _valid(self, n: int, end: int) -> bool:
@@ -172,7 +169,7 @@ class FixTrack:
             return True
         if n + 1 < end:
             return reachable(self._fixes[n], self._fixes[n + 1])
-        return self._before_of(n) is None
+        return not n and self._before is None
 
     def _sides(self, stamp: int) -> tuple[Fix | None, Fix | None, int]:
         """(valid fix at or before a stamp, valid fix at or after it, horizon); both the same at an equal stamp."""

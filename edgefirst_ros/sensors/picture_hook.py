@@ -10,8 +10,8 @@ import hashlib
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -63,7 +63,12 @@ def prepare_hook(name: str, settings_file: Path | None) -> None:
 
     Raises UsageError as `load_hook`.
     """
-    with _beside(settings_file):
+    folder = str(settings_file.resolve().parent) if settings_file is not None else None
+    with ExitStack() as stack:
+        if folder is not None and folder not in sys.path:
+            sys.path.append(folder)
+            stack.callback(sys.path.remove, folder)
+            importlib.invalidate_caches()
         load_hook(name)
 
 
@@ -98,17 +103,3 @@ def _version(module: ModuleType) -> str:
     except OSError:
         data = b""
     return f"sha256:{hashlib.sha256(data).hexdigest()[:DIGITS]}" if data else f"python {sys.version.split()[0]}"
-
-
-@contextmanager
-def _beside(file: Path | None) -> Iterator[None]:
-    folder = str(file.resolve().parent) if file is not None else None
-    if folder is None or folder in sys.path:
-        yield
-        return
-    sys.path.append(folder)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)

@@ -43,8 +43,14 @@ def session(endpoint: str) -> Iterator[Any]:
     zenoh = library()
     if not is_endpoint(endpoint):
         raise UsageError(f"--zenoh: expected peer or an address such as tcp/127.0.0.1:7447, got {endpoint!r}")
+    settings: dict[str, Any] = {"transport/link/tx/queue/congestion_control/drop/wait_before_drop": DROPPED_AFTER}
+    if endpoint == PEER:  # zenoh itself listens on every interface
+        settings |= {"mode": "peer", "scouting/multicast/interface": "lo", "listen/endpoints": ["tcp/127.0.0.1:0"]}
+    else:
+        settings |= {"mode": "client", "scouting/multicast/enabled": False, "connect/endpoints": [endpoint]}
+        settings |= {"connect/timeout_ms": PATIENCE, "connect/exit_on_failure": True}
     config = zenoh.Config()
-    for key, value in _settings(endpoint).items():
+    for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
     try:
         opened = zenoh.open(config)
@@ -56,12 +62,3 @@ def session(endpoint: str) -> Iterator[Any]:
         yield opened
     finally:
         opened.close()
-
-
-def _settings(endpoint: str) -> dict[str, Any]:
-    common = {"transport/link/tx/queue/congestion_control/drop/wait_before_drop": DROPPED_AFTER}
-    if endpoint == PEER:  # zenoh itself listens on every interface
-        here = {"scouting/multicast/interface": "lo", "listen/endpoints": ["tcp/127.0.0.1:0"]}
-        return {**common, "mode": "peer", **here}
-    there = {"connect/endpoints": [endpoint], "connect/timeout_ms": PATIENCE, "connect/exit_on_failure": True}
-    return {**common, "mode": "client", **there, "scouting/multicast/enabled": False}

@@ -53,8 +53,13 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
     except OSError as error:
         raise EdgeFirstError(f"{command[0]}: cannot be started: {error.strerror or error}") from error
     finally:
-        if child is not None:
-            _stop(child)
+        if child is not None and child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -67,13 +72,3 @@ def program() -> Path:
     if not found.exists():
         raise EdgeFirstError(missing_extra("view", "view", found))
     return found
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
