@@ -171,7 +171,8 @@ def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
     most = CUBES // max(1, min(len(found), SEQUENCES))
     looks = []
     for (name, sensor), its in [*found.items()][:SEQUENCES]:
-        middle, there = max(0, (len(its) - most) // 2), _cubes(subject, name, sensor, len(its))
+        middle, drive = max(0, (len(its) - most) // 2), subject.timeline.drives.get(name)
+        there = sum(map(len, drive.messages(sensor))) if drive and sensor in drive.companions else len(its)
         shown = its[middle : middle + most]
         looks.append(_look_at_cubes(shown, sensor, unreadable, label_of(name, sensor, radars), there))
     clouds = [sensor for sensor in all_sensors(subject, "cloud") if is_radar(sensor)]
@@ -216,12 +217,6 @@ def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
     """Largest magnitude over some axes; of 16 bits, so that no copy of a cube is made."""
     high, low = values.max(axis=axes).astype(np.int32), values.min(axis=axes).astype(np.int32)
     return np.asarray(np.maximum(high, -low), float)
-
-
-def _cubes(subject: ReportSubject, name: str, sensor: str, there: int) -> int:
-    """Return the number of cubes of a sequence; of a recording only some are `there`."""
-    own = subject.timeline.drives.get(name)
-    return sum(map(len, own.messages(sensor))) if own and sensor in own.companions else there
 
 
 def decibels(values: Any) -> Floats:

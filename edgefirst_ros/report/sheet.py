@@ -138,13 +138,14 @@ def _card(sample: Sample) -> Shown:
 
 
 Poses: TypeAlias = "dict[tuple[str, str], Floats]"
-"""By sequence and sensor (4, 4) from its frame to the vehicle's, where that is known."""
+"""By sequence and sensor (4, 4) from its frame to the vehicle's. Unknown: none of an instance, else the identity."""
 
 
 def _poses(calibrations: Mapping[str, SequenceCalibration], sensors: Sequence[str]) -> Poses:
     found: Poses = {}
     for name, one in calibrations.items():
         frames = frames_from(one.static_transforms or (), BASE)
+        found |= {(name, sensor): np.eye(4) for sensor in sensors if of_key(sensor).instance is None}
         known = {sensor: frame_of(sensor, one.sensor_frames) for sensor in sensors}
         found |= {(name, sensor): frames[frame] for sensor, frame in known.items() if frame in frames}
     return found
@@ -187,11 +188,12 @@ def _drawn(
         own = f" of {camera}" if len(cameras) > 1 else ""
         pictures.append((jpeg(picture), f"Picture{own} of {name}, with {what or 'no points'}"))
         listed.append(f"{camera}: {what}" if own and what else what)
-    moved = {
-        key: (_moved(points, poses.get((sample.name, key))), speed)
-        for key, (points, speed) in clouds.items()
-        if len(points) and (of_key(key).instance is None or (sample.name, key) in poses)
-    }
+    with np.errstate(invalid="ignore"):
+        moved = {
+            key: (points @ pose[:3, :3].T + pose[:3, 3], speed)
+            for key, (points, speed) in clouds.items()
+            if len(points) and (pose := poses.get((sample.name, key))) is not None
+        }
     lidar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if not is_radar(key))])
     radar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if is_radar(key))])
     speed = np.concatenate([np.zeros(0), *(speed for key, (_, speed) in moved.items() if is_radar(key))])
@@ -227,14 +229,6 @@ def _points(read: Any, unreadable: Unreadable, what: str) -> tuple[Floats, Float
     except ValueError as error:
         unreadable.setdefault(what, f"{what} without x, y and z: {error}")
     return NOTHING, np.zeros(0)
-
-
-def _moved(points: Floats, pose: Floats | None) -> Floats:
-    """Points of a sensor in the vehicle's frame; as they are where that is not known."""
-    if pose is None:
-        return points
-    with np.errstate(invalid="ignore"):
-        return points @ pose[:3, :3].T + pose[:3, 3]
 
 
 WIDTH, ABOVE = 640, (300, 360)
