@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import json
 import resource
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,12 @@ from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
 from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store, upload_dataset
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.errors import DatasetError, StorageError, UsageError, counted, describe_any
+from edgefirst_ros.errors import DatasetError, UsageError, counted
 from edgefirst_ros.export import REPORT, export
 from edgefirst_ros.fleet.catalogue import current
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.state import USABLE, Layout
-from edgefirst_ros.fleet.work import BEFORE, scratch_of
+from edgefirst_ros.fleet.work import BEFORE, never_raising, scratch_of
 
 LISTED = 10
 END = 98
@@ -217,8 +215,8 @@ def for_each(
     driver = Driver(engine, tick=lambda: report(done, len(datasets)))
     for task, record in driver.run(tasks):
         done += 1
-        why = record.get("why") or record.get("error") or ""
-        yield {"name": task.arguments["dataset"]["name"], "why": why, **record}
+        facts = dict(record)
+        yield {"name": task.arguments["dataset"]["name"], "why": facts.pop("error") or "", **facts}
 
 
 def export_together(
@@ -254,49 +252,33 @@ def _put_files(folder: Path, place: Location) -> int:
     return done + 1
 
 
-def _never_raising(
-    work: Callable[[dict[str, Any], Path], dict[str, Any]],
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return the function of a task that does `work` with the path of its dataset on this machine."""
-
-    @wraps(work)
-    def guarded(plain: dict[str, Any]) -> dict[str, Any]:
-        if plain["software"] != __version__:
-            return {"verdict": "refused", "software": __version__}
-        began = time.monotonic()
-        try:
-            with local_copy(Layout.of(plain["to"]), FleetDataset(**plain["dataset"]), plain["scratch"]) as path:
-                record = work(plain, path)
-        except StorageError as error:
-            record = {"verdict": "storage", "why": str(error)}
-        except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
-            record = {"verdict": "failed", "why": describe_any(error)}
-        return record | {"seconds": time.monotonic() - began}
-
-    return guarded
+def _copy_of(plain: dict[str, Any]) -> AbstractContextManager[Path]:
+    """Return the local copy of the dataset of a task."""
+    return local_copy(Layout.of(plain["to"]), FleetDataset(**plain["dataset"]), plain["scratch"])
 
 
-@_never_raising
-def validate_one(plain: dict[str, Any], path: Path) -> dict[str, Any]:
+@never_raising
+def validate_one(plain: dict[str, Any]) -> dict[str, Any]:
     """Validate a dataset."""
-    report = validate(path, strict=plain["strict"]).plain()
+    with _copy_of(plain) as path:
+        report = validate(path, strict=plain["strict"]).plain()
     told = [f"{finding['rule']} {finding['message']}" for finding in report["findings"]]
-    return {"verdict": "ok" if report["ok"] else "invalid", "why": "; ".join(told[:FINDINGS]), "findings": len(told)}
+    return {"verdict": "ok" if report["ok"] else "invalid", "error": "; ".join(told[:FINDINGS]), "findings": len(told)}
 
 
-@_never_raising
-def export_one(plain: dict[str, Any], path: Path) -> dict[str, Any]:
+@never_raising
+def export_one(plain: dict[str, Any]) -> dict[str, Any]:
     """Export a dataset to scratch, put every file in place, and last of all the mark."""
     dataset = FleetDataset(**plain["dataset"])
     place = Location.of(plain["out"]) / dataset.name
     mark, store = Location(place.root, f"{place.key}{MARK}"), open_store(place)
     made = {"container": dict(dataset.members[-1])} | {key: plain[key] for key in ("format", "options", "software")}
-    known = store.stat(mark.key)
-    if known is not None and json.loads(store.read(mark.key)).get("made") == made:
-        return {"verdict": "ok", "why": "", "before": True}
-    with scratch_of(plain["scratch"]).folder() as folder:
+    with _copy_of(plain) as path, scratch_of(plain["scratch"]).folder() as folder:
+        known = store.stat(mark.key)
+        if known is not None and json.loads(store.read(mark.key)).get("made") == made:
+            return {"verdict": "ok", "error": None, "before": True}
         done = export(path, plain["format"], folder / dataset.name, **plain["options"])
         number = _put_files(folder / dataset.name, place)
     said = {"made": made, "files": number, "report": done.report.plain()}
     store.write(mark.key, json.dumps(said, indent=1).encode())
-    return {"verdict": "ok", "why": ""}
+    return {"verdict": "ok", "error": None}

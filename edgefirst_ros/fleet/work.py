@@ -14,9 +14,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -174,24 +175,32 @@ class Job:
         return RecordingState(**own, settings=self.settings_hash, verdict=verdict, **facts)
 
 
-def work(plain: dict[str, Any]) -> dict[str, Any]:
-    """Do the work of a `Job` given as a plain dict; returns a plain record of its result.
+def never_raising(work: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return the function of a task, so that an engine tries again only where a worker died.
 
-    Never raises, so that an engine tries again only where a worker died. The record has: source, verdict, error,
-    bytes (of the dataset), samples, seconds; `software` where the worker has another version and did no work.
+    Its record has: verdict, error, seconds; `software` where the worker has another version and did no work.
     """
-    began = time.monotonic()
-    if plain.get("software") != __version__:
-        return {"source": plain.get("source"), "verdict": "refused", "software": __version__, "error": None}
-    record: dict[str, Any] = {"source": plain["source"], "bytes": 0, "samples": 0}
-    try:
-        state = _done(Job(**plain))
-        record |= {"verdict": state.verdict, "error": state.error or state.loss}
-        record |= {"bytes": state.total_bytes, "samples": state.samples}
-    except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
-        verdict = "storage" if isinstance(error, StorageError) else "failed"
-        record |= {"verdict": verdict, "error": describe_any(error)}
-    return record | {"seconds": time.monotonic() - began}
+
+    @wraps(work)
+    def guarded(plain: dict[str, Any]) -> dict[str, Any]:
+        if plain.get("software") != __version__:
+            return {"verdict": "refused", "software": __version__}
+        began = time.monotonic()
+        try:
+            record = work(plain)
+        except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
+            verdict = "storage" if isinstance(error, StorageError) else "failed"
+            record = {"verdict": verdict, "error": describe_any(error)}
+        return record | {"seconds": time.monotonic() - began}
+
+    return guarded
+
+
+@never_raising
+def work(plain: dict[str, Any]) -> dict[str, Any]:
+    """Do the work of a `Job` given as a plain dict; returns a plain record of its result."""
+    state = _done(Job(**plain))
+    return {"verdict": state.verdict, "error": state.error or state.loss}
 
 
 def _done(job: Job) -> RecordingState:

@@ -198,7 +198,7 @@ def test_a_dataset_that_scratch_cannot_take_is_the_fault_of_storage(s3, tmp_path
     dataset = FleetDataset("day1", "s", [{"key": "day1.zip", "bytes": found.size, "etag": found.etag}], 1, 1)
     given = {"to": str(place), "dataset": asdict(dataset), "software": edgefirst_ros.__version__, "strict": False}
     record = each.validate_one(given | {"scratch": str(tmp_path / "file")})
-    assert (record["verdict"], "file: cannot be used as scratch" in record["why"]) == ("storage", True)
+    assert (record["verdict"], "file: cannot be used as scratch" in record["error"]) == ("storage", True)
     assert each.validate_one(given | {"scratch": str(tmp_path / "s")})["verdict"] == "invalid"  # x is no dataset
 
 

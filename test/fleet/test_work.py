@@ -79,7 +79,7 @@ def test_the_objects_are_the_files_of_convert_and_the_state_tells_of_them(ends, 
     recording = (drives / "day1.mcap").read_bytes()
     assert (state["source"], state["size"]) == (uri, len(recording))
     assert state["sha256"] == hashlib.sha256(recording).hexdigest()
-    assert (state["samples"], record["samples"]) == (outcome.samples, outcome.samples)
+    assert state["samples"] == outcome.samples
     dataset = edgefirst_ros.Dataset(outcome.paths.container)
     assert (state["first"], state["last"]) == (dataset[0].timestamp, dataset[-1].timestamp)
     position = next(sample.position for sample in dataset.samples() if sample.position)
@@ -309,7 +309,7 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_no_state(drives, tmp_path, mo
 
     monkeypatch.setattr(DatasetWriter, "write", until_full)
     record = work.work(job_of(drives / "day1.mcap", tmp_path / "sets", tmp_path))
-    assert (record["verdict"], record["samples"]) == ("storage", 0)
+    assert record["verdict"] == "storage"
     assert "No space left on device" in record["error"]
     assert stored(tmp_path / "sets") == {}
 
