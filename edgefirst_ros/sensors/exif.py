@@ -278,40 +278,29 @@ def _directory(entries: list[Entry], at: int) -> bytes:
 
 
 # ---- reading -----------------------------------------------------------------------------------
-def _entries(tiff: bytes, at: int) -> tuple[list[Entry], int]:
-    """Return the entries of a directory and its end. Raises LookupError unless it is laid out as by `_directory`."""
-    place = at + 6 + ENTRY.size * int.from_bytes(tiff[at : at + 2], "big")
-    found, paddings = list[Entry](), [tiff[place - 4 : place]]
-    for tag, kind, count, field in ENTRY.iter_unpack(tiff[at + 2 : place - 4]):
-        size = count * SIZES[kind]
-        value, padding = field[:size], field[size:]
-        if size > 4:
-            if int.from_bytes(field, "big") != place:
-                raise LookupError
-            end = place + size
-            value, place = tiff[place:end], end + size % 2
-            padding = tiff[end:place]
-        paddings.append(padding)
-        found.append((tag, kind, value))
-    if any(b"".join(paddings)):
-        raise LookupError
-    return found, place
+def _entries(tiff: bytes, at: int) -> list[Entry]:
+    """Return the entries of a directory. Raises LookupError if their values take more bytes than there are."""
+    found, left = list[Entry](), len(tiff)
+    end = at + 2 + ENTRY.size * int.from_bytes(tiff[at : at + 2], "big")
+    for tag, kind, count, field in ENTRY.iter_unpack(tiff[at + 2 : end]):
+        size, place = count * SIZES[kind], int.from_bytes(field, "big")
+        left -= size
+        if left < 0:
+            raise LookupError
+        found.append((tag, kind, field[:size] if size <= 4 else tiff[place : place + size]))
+    return found
 
 
 def _own_directories(tiff: bytes) -> tuple[list[Entry], list[Entry], list[Entry]] | None:
     """Return the three directories of EXIF as `_join` lays it out, without pointers; None of any other."""
     try:
-        main, middle = _entries(tiff, len(HEADER))
-        exif, end = _entries(tiff, middle)
-        pointers = [(MAIN, LONG, middle.to_bytes(4, "big")), (GPS, LONG, end.to_bytes(4, "big"))]
-        gps = list[Entry]()
-        if main[-1][0] == GPS:
-            gps, end = _entries(tiff, end)
-    except (struct.error, LookupError):
+        main = _entries(tiff, len(HEADER))
+        places = {tag: int.from_bytes(value, "big") for tag, _, value in main if tag in (MAIN, GPS)}
+        own = [entry for entry in main if entry[0] not in places]
+        exif, gps = _entries(tiff, places[MAIN]), _entries(tiff, places[GPS]) if GPS in places else []
+        return (own, exif, gps) if _join(own, exif, gps) == tiff else None
+    except (struct.error, LookupError, DatasetError):
         return None
-    own = [entry for entry in main if entry[0] not in (MAIN, GPS)]
-    whole = tiff.startswith(HEADER) and end == len(tiff) <= LONGEST_TIFF
-    return (own, exif, gps) if whole and main == own + pointers[: 1 + bool(gps)] else None
 
 
 def _value(kind: int, raw: bytes) -> Any:

@@ -20,7 +20,7 @@ from PIL.PngImagePlugin import PngInfo
 from small_pictures import jpeg, png
 
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
+from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif, rename_exif
 
 STAMP = 1_533_226_520_123_456_789  # 2018-08-02 16:15:20.123456789 UTC
 INFO = ExifInfo("verdin_2018_08_02_16_15_20", 7, STAMP, "verdin", "edgefirst_ros 1.0")
@@ -294,3 +294,12 @@ def test_extreme_stamps(stamp):
         assert stamp < -(10**9)
         return
     assert read_exif(b"".join(insert_png(png(), exif))).stamp == stamp
+
+
+def test_a_value_that_claims_more_bytes_than_a_place_can_name_is_not_renamed():
+    exif = bytearray(encode_exif(INFO))
+    at = 8 + 2 + 2 * 12  # the software, third of the first directory
+    assert exif[at : at + 2] == b"\1\x31"
+    struct.pack_into(">HI", exif, at + 2, 5, 0xFFFFFFFF)
+    assert rename_exif(b"".join(insert_jpeg(jpeg(), bytes(exif))), "other") is None
+    assert rename_exif(with_exif(INFO), "other") is not None
