@@ -109,7 +109,10 @@ class MergeInput:
                 "them with edgefirst-ros migrate --box3d-axes optical"
             )
         schema.check_writable(path, self.version, self.metadata, table.columns)
-        self.classes = self._classes()
+        labels = parsed(self.metadata["labels"]) if "labels" in self.metadata else None
+        if labels is not None and (not isinstance(labels, list) or not all(isinstance(one, str) for one in labels)):
+            raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
+        self.classes = labels
         self.pairs = pairs_of(self.metadata, table.select(n for n in ("label", "label_index") if n in table.columns))
         self.has_classes = bool(find_class_masks(table).any())
         if "object_id" in table.columns:
@@ -137,12 +140,6 @@ class MergeInput:
             self._rows.prepare(self)
         yield
         self._rows = None
-
-    def _classes(self) -> list[str] | None:
-        labels = parsed(self.metadata["labels"]) if "labels" in self.metadata else None
-        if labels is not None and (not isinstance(labels, list) or not all(isinstance(one, str) for one in labels)):
-            raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
-        return labels
 
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset, while `opened`; None without any."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -78,8 +78,9 @@ class Annotations:
         source: TableSource | None = None,
     ) -> None:
         """`source`: rows instead of those of the file at `path`, which messages name."""
-        _check_order(location_order, LOCATION_ORDERS, "location order")
-        _check_order(pose_order, POSE_ORDERS, "pose order")
+        for what, said, known in (("location", location_order, LOCATION_ORDERS), ("pose", pose_order, POSE_ORDERS)):
+            if said is not None and said not in known:
+                raise UsageError(f"{what} order {said!r}: must be one of {', '.join(known)}")
         self.path = path
         self.tally = Tally()
         self.nested = source is None and path.suffix.lower() == JSON_SUFFIX
@@ -91,7 +92,6 @@ class Annotations:
         if not self.nested:  # nested files name latitude and longitude, yaw and roll
             self.orders["location"] = LOCATION_ORDERS.get(location_order or "", schema.location_order(near))
             self.orders["pose"] = POSE_ORDERS.get(pose_order or "", schema.pose_order(near))
-        self._reversed = {name for name, order in self.orders.items() if order[0] in ("longitude", "roll")}
         self._sources = self._plan()
         self.separated = any(name == "polygon" and source == "mask" for name, (source, _) in self._sources.items())
         listed = {name: column for name, (_, column) in self._sources.items()}
@@ -193,7 +193,7 @@ class Annotations:
         if pa.types.is_fixed_size_list(kind) and name in schema.WORKING:
             array, bad = arrays(array, kind)
             self.tally.lose(f"{name}: not {kind.list_size} finite numbers", bad)
-            turned = name in self._reversed
+            turned = self.orders.get(name, ("",))[0] in ("longitude", "roll")
             return fixed(numbers_of(array)[:, ::-1], is_valid(array), array.type) if turned else array
         if name == "polygon":
             separated = is_list(array.type) and not is_list(array.type.value_type)
@@ -221,11 +221,6 @@ def read_annotations(
     unknown order.
     """
     return Annotations(Path(path), location_order, pose_order, limits)
-
-
-def _check_order(said: str | None, known: Mapping[str, tuple[str, ...]], what: str) -> None:
-    if said is not None and said not in known:
-        raise UsageError(f"{what} {said!r}: must be one of {', '.join(known)}")
 
 
 def _further(field: pa.Field) -> schema.Column:

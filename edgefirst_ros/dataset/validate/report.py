@@ -8,7 +8,7 @@ import json
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -438,17 +438,11 @@ def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl
     return pl.DataFrame([found.get(empty.name, empty) for empty in none])
 
 
-def _read_columns(table: TableFile, names: Iterable[str]) -> list[pl.Series]:
+def _read_columns(table: TableFile, names: Sequence[str]) -> list[pl.Series]:
     """Return the columns that polars can read: all at once, or one by one where it cannot read one of them."""
-    try:
-        return table.frame(list(names)).get_columns()
-    except DatasetError:
-        pass
-    found = []
-    for name in names:
-        with suppress(DatasetError):
-            found += table.frame([name]).get_columns()
-    return found
+    with suppress(DatasetError):
+        return table.frame(names).get_columns()
+    return [column for name in names for column in _read_columns(table, [name])] if len(names) > 1 else []
 
 
 def _plain_type(kind: pa.DataType) -> pl.DataType:
