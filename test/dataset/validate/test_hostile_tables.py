@@ -70,3 +70,14 @@ def test_what_writes_tables_anew_refuses_or_does_it(tmp_path, metadata, column):
     said = validate(dataset).to_text()
     assert "\x1b" not in said
     assert len(said) < 1 << 16
+
+
+def test_a_column_that_polars_cannot_read_hides_no_other(tmp_path):
+    dataset = made.write(tmp_path, made.good())
+    kind = pa.struct([("load", pa.int64()), ("further", pa.decimal256(60))])
+    timing = pa.array([{"load": -1, "further": None}] * COUNT, kind)
+    table = pa.table({**ROWS, "box2d_score": [2.0] * COUNT}).append_column("timing", timing)
+    with pa.ipc.new_file(str(tmp_path / "data.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    counts = validate(dataset).counts
+    assert (counts["TAB008"], counts["TAB010"]) == (COUNT, 0)
