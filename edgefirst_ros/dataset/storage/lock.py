@@ -322,19 +322,14 @@ class Replacement:
     def put_in_place(self, *, overwrite: bool = True) -> None:
         """Rename the file to its final name. Raises DatasetError if another file has it and not `overwrite`."""
         with reporting(self._path, self._action):
-            if overwrite or not self._is_linked():
-                os.replace(self._partial, self._path)
+            place = os.replace if overwrite else os.link
+            try:
+                place(self._partial, self._path)
+            except OSError as error:
+                if not overwrite and os.path.lexists(self._path):
+                    raise DatasetError(f"{self._path} exists; use --overwrite to replace it") from error
+                os.replace(self._partial, self._path)  # for files that cannot have two names
             sync_folder(self._path.parent)
-
-    def _is_linked(self) -> bool:
-        """Link the file to its final name unless another one has it; False where files cannot have two names."""
-        try:
-            os.link(self._partial, self._path)
-        except OSError as error:
-            if os.path.lexists(self._path):
-                raise DatasetError(f"{self._path} exists; use --overwrite to replace it") from error
-            return False
-        return True
 
 
 def keep_copy(path: Path, kept: Path) -> None:
