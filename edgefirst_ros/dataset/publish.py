@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
@@ -126,15 +126,10 @@ def _refuse_irremovable(folder: Path, levels: int) -> None:
 
 
 def _remove(*files: Path) -> None:
-    """Remove files; one that cannot be removed does not keep the others."""
-    refused: OSError | None = None
-    for file in files:
-        try:
-            file.unlink(missing_ok=True)
-        except OSError as error:
-            refused = refused or error
-    if refused is not None:
-        raise refused
+    """Remove files, in order; one that cannot be removed does not keep the others."""
+    with ExitStack() as removals:
+        for file in reversed(files):
+            removals.callback(file.unlink, missing_ok=True)
 
 
 def remove_tree(path: Path) -> None:
