@@ -153,8 +153,7 @@ Tallies = Mapping[tuple[str, int], Tally]
 """{(sequence, number of the time block): counts of its contents}."""
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(NamedTuple):
     """The group of every sample, once all are known."""
 
     by_sequence: Mapping[str, str | None]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -41,8 +40,7 @@ INDICES = pa.large_list(pa.uint32())
 TIMING = pa.struct([(field, pa.int64()) for field in ("load", "preprocess", "inference", "decode")])
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One column of one range of schema versions (`until` is the last that has it)."""
 
     name: str

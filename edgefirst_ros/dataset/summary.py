@@ -117,7 +117,7 @@ class DatasetSummary:
         """All checks: of the whole, then of each sequence, by name if it has several."""
         found = list(self.further)
         for one in self.sequences:
-            found += [replace(check, sequence=one.name) for check in one.checks] if self.is_several else one.checks
+            found += [check._replace(sequence=one.name) for check in one.checks] if self.is_several else one.checks
         return found
 
     @cached_property

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,8 +64,7 @@ class CompanionStamps:
         return float(np.interp(share * (len(places) - 1), places, self.off))
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Samples of one sequence between two steps of its clock: rows `start` up to, not including, `stop`."""
 
     sequence: str
@@ -73,8 +72,7 @@ class Block:
     stop: int
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """Time from one message to the next one of its sequence."""
 
     sequence: str
@@ -86,8 +84,7 @@ class Interval:
     """s."""
 
 
-@dataclass(frozen=True)
-class Regularity:
+class Regularity(NamedTuple):
     """Regularity of messages."""
 
     messages: int
@@ -270,8 +267,7 @@ class Level(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True)
-class Threshold:
+class Threshold(NamedTuple):
     """Values from which on a check is amber, and red; None: never."""
 
     key: str
@@ -320,8 +316,7 @@ SILENT = THRESHOLDS["gaps"].red or 0.0
 """s without a message after which a topic is silent, unless it is slower than that: a red gap."""
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """Result of one check: the value found, and its level."""
 
     key: str
@@ -486,8 +481,7 @@ def tolerance(metadata: Mapping[str, Any], sensor: str) -> float:
     return float(Settings.model_fields["tolerance"].default)
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(NamedTuple):
     """Columns of a table of frames as arrays."""
 
     names: list[str]

@@ -7,7 +7,7 @@ import io
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -103,7 +103,7 @@ class Exposure:
                 if (level := threshold.level(share))
             ]
             own = own or [Check("exposure", threshold.level(0), f"mean luma {luma.mean():.0f} of 255", self.place)]
-            found += [replace(one, sequence=name) for one in own] if several else own
+            found += [one._replace(sequence=name) for one in own] if several else own
         return found
 
 
@@ -306,7 +306,7 @@ class Alignment:
     def checks(self) -> list[Check]:
         """Return the checks of the verdict, by sequence."""
         if len(self.parts) > 1:
-            return [replace(one, sequence=name) for name, part in self.parts.items() for one in part.checks]
+            return [one._replace(sequence=name) for name, part in self.parts.items() for one in part.checks]
         threshold, found = THRESHOLDS["alignment"], []
         if self.boxes >= FEWEST:
             missed = 1 - self.met / self.boxes

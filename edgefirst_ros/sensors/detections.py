@@ -10,8 +10,8 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import Detect, DetectBox, Mask, MaskBox, Model
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """The frame a result belongs to, and what of it is needed."""
 
     sequence: str
@@ -48,7 +47,7 @@ class Context:
     classes: Sequence[str] = ()
     """Names of the model's own classes, by the values of its masks."""
     min_score: float = 0.0
-    label_map: Mapping[str, str] = field(default_factory=dict)
+    label_map: Mapping[str, str] = MappingProxyType({})
     """Labels that are to have another name, or with an empty one no row."""
     masks: bool = True
     semantic: bool = True

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from edgefirst_ros.errors import MessageError, UsageError
 from edgefirst_ros.messages import Message, decode, first_stamp
@@ -328,8 +328,7 @@ class LiveClock:
         return self.base
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """Span of reference stamps from `begin` to before `end`, ns; FRAME stays the number in the recording."""
 
     begin: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -171,7 +170,7 @@ class Annotations:
                 fields = {one.name: one.type for one in known.type}
                 new = [f for f in field.type if f.name not in fields]
                 more = [pa.field(f.name, schema.TEXT if is_text(f.type) else _further(f).type) for f in new]
-                known = replace(known, type=pa.struct([*known.type, *more]))
+                known = known._replace(type=pa.struct([*known.type, *more]))
             found[name] = (field.name, known or _further(field))
         if "name" not in found:
             raise DatasetError(f"{self.path}: has no column 'name', so it holds no annotations")

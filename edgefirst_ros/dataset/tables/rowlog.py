@@ -15,7 +15,6 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -62,8 +61,7 @@ IN_MEMORY = 16 << 20
 """Bytes of rows that `Rows` holds in memory; further ones are in a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A commit: a consistent state of container and rows that was handed to the system."""
 
     samples: int = 0

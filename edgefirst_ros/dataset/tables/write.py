@@ -7,7 +7,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -333,7 +332,7 @@ def seal_annotations(
     known = schema.columns(version)
     first = next(iter(journal()), None)
     if first is not None and {"timing"} <= known.keys() & set(first.schema.names):
-        known["timing"] = replace(known["timing"], type=first.schema.field("timing").type)
+        known["timing"] = known["timing"]._replace(type=first.schema.field("timing").type)
     filled, categories = count_columns(journal, known)
     columns = choose_columns(filled, known)
     metadata: dict[str, str] = {}
