@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -96,11 +96,20 @@ def progress(*, quiet: bool) -> Iterator[Report]:
     """Return a function that prints progress: it is called with the step, how much is done, and of how much."""
     if quiet:
         yield lambda what, done, of: None
-    elif sys.stderr.isatty():
-        with _bar() as report:
-            yield report
-    else:
-        yield _lines()
+        return
+    terminal, began = sys.stderr.isatty(), dict[str, float]()
+    last = 0.0 if terminal else time.monotonic()
+
+    def report(what: str, done: int, of: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        since = now - began.setdefault(what, now)
+        if now - last >= (EVERY if terminal else LINE_EVERY):
+            last = now
+            show_step(what, done, of, since)
+
+    with _bar() if terminal else nullcontext(_print_step) as show_step:
+        yield report
 
 
 def describe_rate(what: str, done: int, seconds: float) -> str:
@@ -121,26 +130,16 @@ def describe_time(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _lines() -> Report:
-    last = {"time": time.monotonic()}
-    began: dict[str, float] = {}
-
-    def report(what: str, done: int, of: int) -> None:
-        now = time.monotonic()
-        since = now - began.setdefault(what, now)
-        if now - last["time"] >= LINE_EVERY:
-            last["time"] = now
-            parts = [f"{what}: {100 * done // max(of, 1)} %", describe_rate(what, done, since)]
-            if done and since:
-                parts.append(f"{describe_time(since * max(of - done, 0) / done)} left")
-            with suppress(OSError):  # the reader may be gone; the work continues
-                print(one_line(", ".join(filter(None, parts))), file=sys.stderr, flush=True)
-
-    return report
+def _print_step(what: str, done: int, of: int, since: float) -> None:
+    parts = [f"{what}: {100 * done // max(of, 1)} %", describe_rate(what, done, since)]
+    if done and since:
+        parts.append(f"{describe_time(since * max(of - done, 0) / done)} left")
+    with suppress(OSError):  # the reader may be gone; the work continues
+        print(one_line(", ".join(filter(None, parts))), file=sys.stderr, flush=True)
 
 
 @contextmanager
-def _bar() -> Iterator[Report]:
+def _bar() -> Iterator[Callable[[str, int, int, float], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -155,21 +154,15 @@ def _bar() -> Iterator[Report]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         tasks: dict[str, TaskID] = {}
-        began: dict[str, float] = {}
-        shown = {"time": 0.0}
 
-        def report(what: str, done: int, of: int) -> None:
-            now = time.monotonic()
-            if now - shown["time"] < EVERY:
-                return
-            shown["time"] = now
+        def show_step(what: str, done: int, of: int, since: float) -> None:
             if what not in tasks:
                 for task in tasks.values():
                     bar.update(task, visible=False)
-                tasks[what], began[what] = bar.add_task(one_line(what).replace("[", "\\["), rate=""), now
-            bar.update(tasks[what], completed=done, total=of, rate=describe_rate(what, done, now - began[what]))
+                tasks[what] = bar.add_task(one_line(what).replace("[", "\\["), rate="")
+            bar.update(tasks[what], completed=done, total=of, rate=describe_rate(what, done, since))
 
-        yield report
+        yield show_step
 
 
 MOST = 5

@@ -91,6 +91,12 @@ def axes(x: str, y: str, span: list[float] | None = None, **more: Any) -> dict[s
     return {"xaxis": {"title": {"text": x}}, "yaxis": upright, **more}
 
 
+def bounds(*values: float) -> list[dict[str, Any]]:
+    """Return dotted lines across a figure at some values."""
+    edge = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
+    return [{**edge, "y0": value, "y1": value} for value in values]
+
+
 def is_thinned(series: list[Floats]) -> list[str]:
     """Return a note for a line that is drawn by the least and largest values of bins."""
     long = max(map(len, series), default=0)
@@ -236,9 +242,8 @@ def skew_lines(subject: ReportSubject, tolerances: dict[str, float]) -> Iterator
         middles = (edges[:-1] + edges[1:]) / 2
         bars.append(bar(middles, 100 * counted / len(own), number, 3, name=text(name), opacity=0.6))
     allowed = max(tolerances.values(), default=100.0)
-    edge = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
-    shapes = [{**edge, "y0": side * allowed, "y1": side * allowed} for side in (-1, 1)]
-    over = axes(DRIVE, "skew, ms", [-1.15 * max(allowed, worst), 1.15 * max(allowed, worst)], shapes=shapes)
+    span = 1.15 * max(allowed, worst)
+    over = axes(DRIVE, "skew, ms", [-span, span], shapes=bounds(-allowed, allowed))
     names = ", ".join(sensors)
     said = f"Skew of {names} against samples; the largest is {worst:.1f} ms, {allowed:.0f} ms are tolerated"
     yield Figure("skew-time", "Skew over time", said, lines, over, notes=is_thinned(lengths))
@@ -295,11 +300,6 @@ def brightness(looks: Mapping[str, Exposure]) -> Iterator[Figure]:
     if not looks:
         return
     every = np.concatenate([look.luma for look in looks.values()])
-    shapes = [
-        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y,
-         "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
-        for y in (DARK, GLARING)
-    ]  # fmt: skip
     data = []
     for number, (camera, look) in enumerate(looks.items()):
         data.append(line(look.seconds, look.luma, camera if len(looks) > 1 else "luma", number))
@@ -309,7 +309,7 @@ def brightness(looks: Mapping[str, Exposure]) -> Iterator[Figure]:
         "Brightness of pictures",
         f"Line of the mean luma of {len(every)} pictures, {every.min():.0f} to {every.max():.0f} of 255",
         data,
-        axes(DRIVE, "mean luma", [0, 255], shapes=shapes),
+        axes(DRIVE, "mean luma", [0, 255], shapes=bounds(DARK, GLARING)),
         height=220,
     )
 

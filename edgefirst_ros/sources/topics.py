@@ -574,8 +574,7 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     heard = {*filter(None, map(static_part, roles.statics))}
     heard |= {INFO} if roles.camera else set()
     statics = {*roles.statics, *(own.get(part) or _expected(part) for part in STATICS if part not in heard)}
-    cameras = {CAMERA: roles.reference} if roles.camera else {}
-    cameras |= {key: topic for key, topic in companions.items() if streams.of_key(key).form == "camera"}
+    cameras = replace(roles, companions=companions).cameras
     infos = {
         key: _expect_info(roles.infos.get(key), topic, settings.sensor(key).info) for key, topic in cameras.items()
     }
