@@ -481,8 +481,6 @@ class Dataset(Samples):
 
     def _ordered(self) -> list[Key]:
         plain = sorted(self._members, key=order_of)
-        if self._frames_file is None:
-            return plain
         listed = dict.fromkeys(key for key in self.frame_rows if key in self._members)
         rank = {name: n for n, name in enumerate(dict.fromkeys(key.name for key in listed))}
         merged = [*listed, *(key for key in plain if key not in listed)]
@@ -498,9 +496,7 @@ def names_several(path: object) -> bool:
         place = Location.of(text)
         if is_glob(text):
             return True
-        if not place.name:
-            return place.root == str(place)
-        named = place.name.endswith(SUFFIXES)
+        named = not place.name or place.name.endswith(SUFFIXES)
         return not named and open_store(place).stat(f"{place.key}.zip") is None
     if not os.path.isdir(text):
         return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))

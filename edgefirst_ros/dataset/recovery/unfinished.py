@@ -206,11 +206,10 @@ def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> st
         status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
-    certain = (member.sequence, member.frame) in synced
     logged = journals.members.get(name) if journals.members is not None else None
     if logged is not None and status.st_size != logged[0]:
         return f"has {status.st_size} bytes of {logged[0]}"
-    if certain:
+    if (member.sequence, member.frame) in synced:
         return ""
     with reporting(file, "read"):
         data = file.read_bytes()
