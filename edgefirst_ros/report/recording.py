@@ -196,7 +196,10 @@ class Chooser:
     def _part(self, frame: Frame, keyframe: bool) -> Part:
         if self._first is None:
             self._first = frame.stamp
-            self._length = max(1, self._left(frame))
+            self._length = max(1, self._lasts)
+            if self._cut is not None:  # about as long as its part of the messages
+                share = self._lasts * (self._cut.frames - frame.number) // max(1, self._cut.frames)
+                self._length = max(1, min(share, self._cut.end - frame.stamp))
         at = frame.stamp - self._first
         looked = frame.result is not None
         fresh = {sensor for sensor in self._of(CUBE, LIDAR) if self._is_fresh(sensor, frame)}
@@ -216,13 +219,6 @@ class Chooser:
 
     def _of(self, *bases: str) -> set[str]:
         return {sensor for sensor, base in self._bases.items() if base in bases}
-
-    def _left(self, first: Frame) -> int:
-        """Approximate time from the first frame to the end of the shown part, ns."""
-        if self._cut is None:
-            return self._lasts
-        behind = self._lasts * (self._cut.frames - first.number) // max(1, self._cut.frames)
-        return min(behind, self._cut.end - first.stamp)
 
     def _is_fresh(self, sensor: str, frame: Frame) -> bool:
         """True if it has another message of a sensor than the frame before."""

@@ -67,7 +67,12 @@ def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
             row = int(far.argmax())
             reasons.setdefault(by_row[row], []).append(f"largest skew of {sensor}: {one.skew[row] / 1e6:+.1f} ms")
     by_key = {place.sample.key: number for number, place in enumerate(places)}
-    for label, (key, number) in _labelled(subject, by_key).items():
+    best: dict[str, tuple[Key, int]] = {}
+    rows = subject.dataset.annotations.drop_nulls("label")
+    for name, frame, label, number in rows.group_by("name", "frame", "label", maintain_order=True).len().iter_rows():
+        if (key := Key(name, frame)) in by_key and number > best.get(str(label), (key, 0))[1]:
+            best[str(label)] = key, int(number)
+    for label, (key, number) in best.items():
         if len(reasons) < max(2, most * 2 // 3) or by_key[key] in reasons:
             reasons.setdefault(by_key[key], []).append(f"most annotations of {label}: {number}")
     looked = [place for place in places if place.sample.key in subject.dataset.annotation_rows[1]]
@@ -76,18 +81,6 @@ def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
         for place in evenly(left, max(most - len(reasons), 0)):
             reasons[by_key[place.sample.key]] = ["evenly spread sample"]
     return [(places[number], ", ".join(why)) for number, why in sorted(reasons.items())][:most]
-
-
-def _labelled(subject: ReportSubject, keys: dict[Any, int]) -> dict[str, tuple[Any, int]]:
-    """Label -> the sample with the most annotations of it, of those that can be shown."""
-    found: dict[str, tuple[Any, int]] = {}
-    rows = subject.dataset.annotations.drop_nulls("label")
-    counted = rows.group_by("name", "frame", "label", maintain_order=True).len()
-    for name, frame, label, number in counted.iter_rows():
-        key = Key(name, frame)
-        if key in keys and number > found.get(str(label), (None, 0))[1]:
-            found[str(label)] = key, int(number)
-    return found
 
 
 def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Shown]:
