@@ -80,7 +80,7 @@ def write_files() -> Iterator[Callable[[str, bytes], None]]:
     command = [sys.executable, "-I", "-S", file_writer.__file__]
     with Popen(command, 1 << 18, stdin=PIPE, stdout=PIPE, start_new_session=True) as child:  # not reached by Ctrl-C
         pipe = cast("IO[bytes]", child.stdin)
-        with suppress(OSError):  # a user may have only so much of them
+        with suppress(OSError, AttributeError):  # a user may have only so much of them; other systems
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
 
         def write(path: str, data: bytes) -> None:
