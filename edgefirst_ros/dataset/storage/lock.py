@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import pyarrow as pa
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError, explain_errors
@@ -138,6 +137,8 @@ def open_synced(fd: int, path: Path, action: str = "write") -> Iterator[BinaryIO
 
     Raises StorageError where the disk refuses, DatasetError where Arrow does.
     """
+    import pyarrow as pa  # and numpy, which the list of export systems does not need
+
     with reporting(path, action), open(fd, "wb", buffering=1 << 20) as file:
         with explain_errors(f"{path}: cannot be rewritten", pa.ArrowException):
             yield file
