@@ -226,22 +226,20 @@ def refuse_links(path: Path) -> int:
     Raises DatasetError where one of them is neither a folder nor a regular file, or folders are too deep.
     """
     with reporting(path, "read"):
-        known = path.lstat()
-        _refuse(path, known.st_mode)
-        if not path.is_dir():
-            return _held(known)
-        total, waiting = 0, [path]
+        total, waiting = 0, list[Path | os.DirEntry[str]]([path])
         while waiting:
-            folder = waiting.pop()
-            refuse_deep(folder, path)
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
-                        continue
-                    known = entry.stat(follow_symlinks=False)
-                    _refuse(Path(entry.path), known.st_mode)
-                    total += _held(known)
+            place = waiting.pop()
+            known = place.stat(follow_symlinks=False)
+            if stat.S_ISDIR(known.st_mode):
+                refuse_deep(Path(place), path)
+                with os.scandir(place) as entries:
+                    waiting += entries
+            elif stat.S_ISREG(known.st_mode):
+                total += min(known.st_size, known.st_blocks * BLOCK + INLINE)
+            else:
+                link = stat.S_ISLNK(known.st_mode)
+                what = f"{NOT_FOLLOWED}; put its target there" if link else "neither a file nor a folder"
+                raise DatasetError(f"{os.fspath(place)}: is {what}")
         return total
 
 
@@ -249,14 +247,3 @@ def refuse_deep(folder: Path, top: Path) -> None:
     """Raise DatasetError where a folder is too deep below another."""
     if len(folder.parts) - len(top.parts) > DEEPEST:
         raise DatasetError(f"{top}: holds folders in each other, more than {DEEPEST} deep")
-
-
-def _held(known: os.stat_result) -> int:
-    return min(known.st_size, known.st_blocks * BLOCK + INLINE)
-
-
-def _refuse(path: Path, mode: int) -> None:
-    if stat.S_ISLNK(mode):
-        raise DatasetError(f"{path}: is {NOT_FOLLOWED}; put its target there")
-    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        raise DatasetError(f"{path}: is neither a file nor a folder")

@@ -78,7 +78,8 @@ def _open(path: Path, kind: np.dtype[np.void]) -> RecordArray:
 
 
 def _rows_of(scene: np.void, read: _Read, number: int) -> Iterator[Row]:
-    name = _name_scene(scene)
+    start = datetime.fromtimestamp(int(scene["start_time"]) // 10**9, timezone.utc)  # int64: years 1677 to 2262
+    name = safe_name(f"{str(scene['host']) or 'l5kit'}_{start:%Y_%m_%d_%H_%M_%S}")
     name = name if name not in read.names else f"{name}_{number}"
     read.names.add(name)
     frames = _read_interval(read, "frames", scene["frame_index_interval"])
@@ -95,13 +96,6 @@ def _rows_of(scene: np.void, read: _Read, number: int) -> Iterator[Row]:
             yield common
         for agent, box in zip(agents[sound], boxes[sound], strict=True):
             yield common | {"box3d": box.tolist()} | _describe(name, agent)
-
-
-def _name_scene(scene: np.void) -> str:
-    """Return HOST_YYYY_MM_DD_HH_MM_SS."""
-    host = str(scene["host"]) or "l5kit"
-    start = datetime.fromtimestamp(int(scene["start_time"]) // 10**9, timezone.utc)  # int64: years 1677 to 2262
-    return safe_name(f"{host}_{start:%Y_%m_%d_%H_%M_%S}")
 
 
 def _read_interval(read: _Read, name: str, interval: Iterable[int]) -> Records:
