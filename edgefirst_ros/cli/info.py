@@ -96,7 +96,7 @@ def _expanded(places: Iterable[Place]) -> Iterator[Place]:
     for place in places:
         inside = list[Path]()
         if os.path.isdir(place.path) and not is_recording(place.path) and names_several(place.path):
-            inside = [*files_below(place.path, lambda one: is_folder_dataset(one) or is_recording(one))]
+            inside = files_below(place.path, lambda one: is_folder_dataset(one) or is_recording(one))
         recordings = [one for one in inside if is_recording(one)]
         if not recordings or any(one.suffix == ".zip" or is_folder_dataset(one) for one in inside):
             yield place

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edgefirst_ros.dataset.objects.location import Location, StoredObject, is_remote
-from edgefirst_ros.dataset.objects.places import read_list, split_glob
+from edgefirst_ros.dataset.objects.places import links_of, read_list, split_glob
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import UsageError, counted, names_beside
 from edgefirst_ros.sources.inputs import METADATA, SUFFIXES, is_recording
@@ -60,6 +60,9 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[List
                     note(f"{source.uri!a}: skipped: its name is not UTF-8")
                     continue
                 found[source.uri] = source
+    for uri, target in links_of(found).items():
+        note(f"{uri}: skipped: it is a link to {target}")
+        del found[uri]
     return [found[uri] for uri in sorted(found)]
 
 

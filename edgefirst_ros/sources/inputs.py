@@ -140,7 +140,7 @@ def _inside(folder: Path) -> Iterator[RecordingInput]:
             continue
         if is_rosbag2(place) and place.name != METADATA:
             yield from _found_at(place)
-        elif place.suffix in RECORDINGS and place.is_file():
+        elif place.suffix in RECORDINGS and (place.is_file() or not place.exists()):  # a link may lead nowhere
             yield RecordingInput(place, (place,), place.stem)
         elif place.is_dir() and not place.is_symlink():
             yield from _inside(place)

@@ -19,6 +19,8 @@ _QUERY = re.compile(r"\?[^/?]*=")
 """The begin of a query, such as a signature; without a value a question mark is part of a glob or a name."""
 PATIENCE = 60.0
 """Storage is given up after this time without an answer, s."""
+BAG = "metadata.yaml"
+"""File that a rosbag2 folder has."""
 BLOCK = 1 << 20
 """Bytes of one transfer, which storage must send or receive within its patience."""
 

@@ -7,20 +7,19 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from edgefirst_ros.dataset.names import hint_recover, is_folder_dataset, unfinished_below
-from edgefirst_ros.dataset.objects.location import Location, ObjectPath, StoredObject, is_remote
+from edgefirst_ros.dataset.objects.location import BAG, Location, ObjectPath, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.store import Store, download, open_store
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
 from edgefirst_ros.streams import RECORDINGS
 
 CONTAINER, TABLES = ".zip", (".arrow", ".frames.arrow", ".parquet", ".json")
-BAG = "metadata.yaml"
 LIST = ".txt"
 FETCH = "fetch the dataset, change it on this machine, and upload it"
 STATES = "_state"
@@ -93,7 +92,9 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
         found = [
             path for path in files_below(Path(text), is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
         ]
-        for place, why in unfinished_below(text) if found else ():
+        links = [(path, "is a link, which is not followed: name its target") for path in found if path.is_symlink()]
+        found = [path for path in found if not path.is_symlink()]
+        for place, why in [*links, *(unfinished_below(text) if found else ())]:
             warnings.warn(f"{place} {why}", stacklevel=3)
     elif fleet or is_remote(text) or is_glob(text) or text.endswith(LIST):
         try:
@@ -114,23 +115,30 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     return found
 
 
-def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield the files in a folder, and those folders in it that are one thing, sorted; links are not followed.
+def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> list[Path]:
+    """Return the files in a folder, and those folders in it that are one thing, sorted.
 
-    The folder of an unfinished dataset is not searched. Raises DatasetError for a folder that cannot be listed.
+    The folder of an unfinished dataset is not searched, and of links to folders only those that are one thing. A link
+    to a file that is found too counts once. Raises DatasetError for a folder that cannot be listed.
     """
+    found = [*_below(folder, is_whole)]
+    further = links_of(map(str, found))
+    return [path for path in found if str(path) not in further]
+
+
+def _below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
     try:
         names = [] if folder.name.endswith(".partial") else sorted(os.listdir(folder))
     except OSError as error:
         raise DatasetError(f"{folder}: cannot be listed: {error.strerror}") from error
     for name in names:
         path = folder / name
-        if os.path.islink(path) or name.endswith(".partial") or name == STATES:
+        if name.endswith(".partial") or name == STATES:
             continue
-        if os.path.isdir(path) and not is_whole(path):
-            yield from files_below(path, is_whole)
-        else:
+        if not os.path.isdir(path) or is_whole(path):
             yield path
+        elif not os.path.islink(path):
+            yield from _below(path, is_whole)
 
 
 def is_fleet(given: str | os.PathLike[str]) -> bool:
@@ -327,7 +335,17 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
             f"{printable(text)}: found no datasets (*{CONTAINER}) or recordings "
             f"({', '.join(f'*{suffix}' for suffix in RECORDINGS)})"
         )
-    return sorted(found, key=lambda one: one.uri)
+    further = links_of(one.uri for one in found)
+    return sorted((one for one in found if one.uri not in further), key=lambda one: one.uri)
+
+
+def links_of(uris: Iterable[str]) -> dict[str, str]:
+    """Return {link: its target} of files and folders such as `latest.mcap` whose target is among them too."""
+    given = [uri for uri in uris if not is_remote(uri)]
+    links = {uri for uri in given if os.path.islink(uri)}
+    there = {os.path.realpath(uri): uri for uri in given if uri not in links} if links else {}
+    targets = {uri: there.setdefault(os.path.realpath(uri), uri) for uri in sorted(links)}
+    return {uri: target for uri, target in targets.items() if target != uri}
 
 
 def _fetch(place: Place, path: Path) -> None:

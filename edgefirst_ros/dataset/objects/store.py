@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol
 
 from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.objects.location import BLOCK, PATIENCE, Location, ReplacedError, StoredObject
+from edgefirst_ros.dataset.objects.location import BAG, BLOCK, PATIENCE, Location, ReplacedError, StoredObject
 from edgefirst_ros.dataset.storage.lock import reporting, sync_folder
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError
 
@@ -93,13 +93,16 @@ class FolderStore:
         return _object(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the files below a folder in order of name, at any depth; folders that are links are not entered."""
+        """Yield the files below a folder in order of name, at any depth; of links only those to rosbag2 are entered."""
         failed: list[OSError] = []
-        for folder, folders, files in os.walk(f"/{prefix}", onerror=failed.append):
-            folders.sort()
+        for folder, folders, files in os.walk(f"/{prefix}", onerror=failed.append, followlinks=True):
+            folders[:] = sorted(name for name in folders if _is_entered(os.path.join(folder, name)))
             for name in sorted(files):
-                if not name.endswith(PARTIAL) and (found := self.stat(f"{folder}/{name}".lstrip("/"))) is not None:
+                key = f"{folder}/{name}".lstrip("/")
+                if not name.endswith(PARTIAL) and (found := self.stat(key)) is not None:
                     yield found
+                elif os.path.islink(f"/{key}") and not os.path.exists(f"/{key}"):
+                    yield StoredObject(key, 0, "")  # who opens it is told that it is not there
             if failed:
                 break
         if failed and not isinstance(failed[0], FileNotFoundError):
@@ -190,6 +193,14 @@ def remove_partials(folder: Path, *, deep: bool = True) -> None:
                     os.unlink(path)
                 finally:
                     os.close(lock)
+
+
+def _is_entered(folder: str) -> bool:
+    """Return whether a walk enters a folder: a link may lead to where it is, and anywhere."""
+    if not os.path.islink(folder):
+        return True
+    own, target = os.path.realpath(os.path.dirname(folder)), os.path.realpath(folder)
+    return os.path.isfile(os.path.join(target, BAG)) and os.path.commonpath([own, target]) != target
 
 
 def _object(key: str, status: os.stat_result) -> StoredObject:
