@@ -7,6 +7,7 @@ A `WarmProcess` is such a fork of which the number is known.
 """
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import json
@@ -152,6 +153,7 @@ def take(connection):
         os.dup2(given, standard)
         os.close(given)
     os.chdir(request["folder"])
+    faulthandler.enable()  # of a crash its stack is in the log
     if user := int(request["environment"].pop(USER, "0")):  # only root can
         for name in LATE:
             with contextlib.suppress(ImportError):
