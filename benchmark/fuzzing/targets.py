@@ -15,7 +15,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import DatasetInfo, recording_facts
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config.load import load
-from edgefirst_ros.dataset.merge import _with_sequence, merge
+from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.sample import Sample
@@ -28,7 +28,7 @@ from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.companions import encode, storable
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.detections import Context, rows_of_model
-from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
+from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif, rename_exif
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, StillMessage, VideoParser, open_parser
@@ -215,10 +215,16 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
         found = set().union(*map(_read_members, Dataset(folder / "d").samples()))
         if "image" in answers:
             found |= accepted({"image": lambda: _passed_through(data)})
-            accepted({"renamed": lambda: b"".join(_with_sequence(data, kinds[0], "another"))})
+            accepted({"renamed": lambda: _renamed(data, kinds[0])})
         return bool(found & answers)
 
     return feed
+
+
+def _renamed(data: bytes, kind: str) -> bytes:
+    """Return a picture as `merge` renames its sequence."""
+    exif = rename_exif(data, "another")
+    return data if exif is None else b"".join((insert_png if kind.endswith("png") else insert_jpeg)(data, exif))
 
 
 def _passed_through(data: bytes) -> None:
