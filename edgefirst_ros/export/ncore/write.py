@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from edgefirst_ros import streams
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
@@ -268,7 +269,9 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
             raise DatasetError(f"{drive.name!r} and another sequence have the same folder name")
         with ExitStack() as leaving:
             sequence = _Sequence(drive, folder, store, tally)
-            for task, ready in leaving.enter_context(closing(ahead(sequence.tasks(), sequence.make))):
+            quick = not is_remote(dataset.paths.container)  # the library and numpy hold the interpreter's lock
+            made = leaving.enter_context(closing(ahead(sequence.tasks(), sequence.make, quick=quick)))
+            for task, ready in made:
                 sequence.add(task, ready)
                 done += 1
                 progress("exporting to NCore", done, sum(map(len, found)))
