@@ -40,7 +40,9 @@ def describe_any(error: BaseException) -> str:
     if is_out_of_memory(error):
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
     if isinstance(error, OSError):  # the fault of a disk or a folder, not of the program
-        gone = "" if os.stat(".").st_nlink else "; the current folder was removed: change to another one"
+        gone = "; the current folder was removed: change to another one"
+        with suppress(OSError):
+            gone = "" if os.stat(".").st_nlink else gone
         return f"the system refuses: {text}{gone}"
     return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb shows where"
 

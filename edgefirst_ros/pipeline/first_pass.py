@@ -225,14 +225,17 @@ class Walked:
         self.first = message.log_time if self.first is None else min(self.first, message.log_time)
         self.last = max(self.last, message.log_time)
         ignored = topic in self._ignored or (topic not in self.times and not self._open(message))
-        if topic in self._tf and not self._static:
-            with suppress(MessageError):
-                self.transforms.take(message.schema, decode(message), message.log_time)
-        if ignored:
+        moving = topic in self._tf and not self._static
+        if ignored and not moving:
             return
         usable = True
         try:
             content = decode(message)
+            if moving:
+                with suppress(MessageError):  # more than any vehicle has
+                    self.transforms.take(message.schema, content, message.log_time)
+            if ignored:
+                return
             if message.schema == CLOUD and not self.times[topic].publish.distances:
                 names = {field.name.lower() for field in content.fields}
                 self.radars |= {topic} if RADAR & names else set(radars_by_name([topic]))
@@ -245,6 +248,8 @@ class Walked:
             if topic not in self.frame_ids and (frame_id := frame_id_of(content)):
                 self.frame_ids[topic] = frame_id
         except MessageError:
+            if ignored:
+                return
             usable = False
             self.unreadable[topic] = self.unreadable.get(topic, 0) + 1
         if topic in self.sequences:

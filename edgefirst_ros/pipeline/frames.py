@@ -395,14 +395,16 @@ class FrameBuilder:
         frame.pose = self._poses.at(aligned.stamp, anchor.segment)
         frame.result = self._results.take(anchor.join)
         boxes3d = aligned.nearest.get(BOXES3D)
-        same = boxes3d is not None and boxes3d.stamp == aligned.stamp
-        if boxes3d is not None and (same or not isinstance(boxes3d.item.content, Cubes)):
+        if boxes3d is not None and isinstance(boxes3d.item.content, Cubes):
+            if boxes3d.stamp == aligned.stamp:
+                frame.boxes3d = boxes3d.item
+                frame.world = self._poses.world(aligned.stamp, anchor.segment)
+        elif boxes3d is not None:
             frame.boxes3d = boxes3d.item
             moved = self._poses.motion(boxes3d.stamp, aligned.stamp, anchor.segment)
             if moved is None:
                 moved = self._navigation.motion(boxes3d.stamp, aligned.stamp, aligned.epoch)
             frame.motion = moved
-            frame.world = self._poses.world(aligned.stamp, anchor.segment)
         return frame
 
     def _forget(self, now: int) -> None:

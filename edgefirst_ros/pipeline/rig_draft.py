@@ -21,7 +21,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, known_name
 from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sensors.transforms import BASE
+from edgefirst_ros.sensors.transforms import BASE, climb
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of, quote
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, MASK
@@ -224,11 +224,8 @@ class _Draft:
         base, above = self.base_frame(), {child: parent for parent, child in self.static} | moving
         if not self.lines or base not in moving or any(line.key == "pose" for line in self.lines):
             return
-        top, seen = moving[base], {base}
-        while top in above and top not in seen:
-            seen.add(top)
-            top = above[top]
-        self._use("pose", {"tf": [top, base]}, "guessed from the transforms that move")
+        with suppress(ValueError):  # the transforms are a loop
+            self._use("pose", {"tf": [climb(above, base)[-1], base]}, "guessed from the transforms that move")
 
     def _use(self, key: str, parts: dict[str, Any], comment: str) -> None:
         try:

@@ -214,10 +214,7 @@ class Poses:
         if self.source is None:
             return None
         known = self.at(stamp, segment)
-        way = None
-        if known is not None:
-            back = navigation.invert(known)
-            way = transforms.pose(transforms.rotation(back.orientation), back.position)
+        way = _matrix(navigation.invert(known)) if known is not None else None
         return World(self.source[0], self.source[1] or BASE, way)
 
     def motion(self, first: int, second: int, segment: int) -> Floats | None:
@@ -225,8 +222,7 @@ class Poses:
         before, after = self.at(first, segment), self.at(second, segment)
         if before is None or after is None:
             return None
-        moved = compose(navigation.invert(after), before)
-        return transforms.pose(transforms.rotation(moved.orientation), moved.position)
+        return _matrix(compose(navigation.invert(after), before))
 
     def horizon(self, stamp: int, segment: int) -> int:
         """Return the latest stamp, ns, at which a further message could change the result of `at(stamp, segment)`."""
@@ -247,3 +243,7 @@ class Poses:
         self._newest[segment] = stamp
         tracks = self._tracks.setdefault(segment, {})
         return tracks.setdefault(edge, ValueTrack(navigation.blend_poses, self._max_gap))
+
+
+def _matrix(pose: EgoPose) -> Floats:
+    return transforms.pose(transforms.rotation(pose.orientation), pose.position)

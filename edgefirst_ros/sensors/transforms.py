@@ -114,7 +114,7 @@ def find_chain(parents: Mapping[str, str], fixed: str, moving: str) -> list[tupl
     Raises:
         ValueError: a loop, or no chain; the message names the frames.
     """
-    up, down = _climb(parents, fixed), _climb(parents, moving)
+    up, down = climb(parents, fixed), climb(parents, moving)
     if fixed == moving:
         raise ValueError(f"both frames are {fixed!r}: name the fixed and the moving one")
     common = next((frame for frame in up if frame in down), None)
@@ -126,7 +126,7 @@ def find_chain(parents: Mapping[str, str], fixed: str, moving: str) -> list[tupl
     return steps + [(parent, child, False) for parent, child in itertools.pairwise(fall)]
 
 
-def _climb(parents: Mapping[str, str], frame: str) -> list[str]:
+def climb(parents: Mapping[str, str], frame: str) -> list[str]:
     """Return a frame and all above it. Raises ValueError for a loop."""
     way = [frame]
     while way[-1] in parents:

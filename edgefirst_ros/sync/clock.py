@@ -113,7 +113,7 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
         base = next((kind for kind in ("header", "publish") if reference.wall_clock(kind)), "log")
         if reference.header.tell_time and not reference.header.recent:
             what = "its header stamps are before the year 2000, as in a simulation"
-            notes = (f"{reference.topic}: {what}; to use them: --time-base header",)
+            notes = (f"{reference.topic}: {what}; to use them, set time_base to header (--time-base header)",)
     own: Stamps = reference.header if base == "header" else reference.publish
     by_header = reference.header.tell_time
     if base == "log" or not own.distances:
