@@ -56,7 +56,7 @@ SHORT = [
 setup(
     name=package_name,
     version=re.search(r"<version>(.*)</version>", open("package.xml", encoding="utf-8").read())[1],
-    description="Turns drives of Maivin and Raivin cameras into EdgeFirst datasets, on the device and off it",
+    description="Turns drives of Maivin cameras and other vehicles into EdgeFirst datasets, on the device and off it",
     long_description=describe(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

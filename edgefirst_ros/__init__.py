@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns drives recorded with Maivin and Raivin cameras into EdgeFirst datasets, on the device and off it."""
+"""Turns drives of Maivin cameras and other vehicles into EdgeFirst datasets, on the device and off it."""
 
 from __future__ import annotations
 

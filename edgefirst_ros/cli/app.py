@@ -35,7 +35,7 @@ class Verb(NamedTuple):
 
 
 VERBS: Mapping[str, Verb] = {
-    "convert": Verb("convert", "Convert MCAP recordings to an EdgeFirst dataset.", "convert"),
+    "convert": Verb("convert", "Convert recordings to an EdgeFirst dataset.", "convert"),
     "info": Verb("info", "Show the content of a recording or a dataset.", READ),
     "rig": Verb("rig", "Draft a rig from recordings: which topic each sensor has."),
     "migrate": Verb("migrate", "Convert annotations to another schema version or file format.", READ),
@@ -146,6 +146,6 @@ def options(
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", hidden=True)] = False,
 ) -> None:
-    """Turn drives recorded with Maivin and Raivin cameras into EdgeFirst datasets."""
+    """Turn drives of Maivin cameras and other vehicles into EdgeFirst datasets."""
     if traceback:
         os.environ[TRACEBACK] = "1"

@@ -26,7 +26,9 @@ def convert(
     recordings: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="REC", readable=False, help="MCAP files, rosbag2 folders, or folders of these; each is a sequence."
+            metavar="REC",
+            readable=False,
+            help="Recordings (.mcap, .db3, .bag, rosbag2 folders), or folders of these; each is a sequence.",
         ),
     ] = None,
     name: Annotated[
@@ -53,7 +55,7 @@ def convert(
         typer.Option(metavar="s3://...", help="Folder or s3://BUCKET/PREFIX to which the dataset is then copied."),
     ] = None,
 ) -> Result:
-    """Convert MCAP recordings to an EdgeFirst dataset.
+    """Convert recordings to an EdgeFirst dataset.
 
     Writes OUT/NAME.zip, OUT/NAME.arrow and OUT/NAME.frames.arrow.
 

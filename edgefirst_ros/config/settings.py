@@ -409,7 +409,7 @@ class ReplaySettings(Model):
     """Settings of a conversion as a ROS node, also `Settings`."""
 
     recordings: tuple[values.Place, ...] = setting(
-        (), "MCAP files, rosbag2 folders, or folders of these; each becomes a sequence"
+        (), "Recordings (.mcap, .db3, .bag, rosbag2 folders), or folders of these; each becomes a sequence"
     )
     join: bool = setting(False, "All files are parts of one recording")
     out: values.Place = setting("datasets", "Folder for the dataset")

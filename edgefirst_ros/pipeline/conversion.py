@@ -215,7 +215,7 @@ def convert(
     committed sample, and the result is the same as without the interruption.
 
     Args:
-        recordings: MCAP files, rosbag2 folders, or folders of these; one or several.
+        recordings: Recordings (`.mcap`, `.db3`, `.bag`, rosbag2 folders), or folders of these; one or several.
         out: Folder of the dataset.
         name: Name of the dataset; default: that of the recording, or of the folder for several.
         config: YAML file with settings.
