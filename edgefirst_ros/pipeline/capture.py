@@ -149,7 +149,7 @@ class Capture:
         self._sequence = live.sequence or None  # name of the next dataset; None: by host and time
         self._known = Calibration()  # calibration and labels received so far
         self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
-        self._clock = LiveClock(roles)
+        self._clock = LiveClock(roles, partial(roles.offset, settings=settings))
         self._current: _Requested | CaptureDataset | _Full | None = None
         self._ending: list[tuple[int, CaptureDataset]] = []
         """Datasets after a split, which receive messages for their last frames, each until a time."""

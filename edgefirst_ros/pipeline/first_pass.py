@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -303,11 +304,12 @@ class Walked:
         turned = (f"{c.topic}: {note}" for c in recording.channels.values() for note in c.notes)
         roles.notes = (*roles.notes, *turned)
         times = self.times[roles.reference]
-        base = choose(settings.time_base, times, [self.times[topic] for topic in sorted(roles.aligned)])
+        offset_of = partial(roles.offset, settings=settings)
+        base = choose(settings.time_base, times, [self.times[topic] for topic in sorted(roles.aligned)], offset_of)
         roles.notes += base.notes
         segments = Segments()
         sequence = self.sequences[roles.reference]
-        offset = settings.stream(roles.sensor or streams.CAMERA.key)[1]
+        offset = offset_of(roles.reference)
         stamps = [(number, stamp + offset) for number, stamp in sequence.stamps(base.base)]
         for _, stamp in stamps:
             segments.add(stamp)

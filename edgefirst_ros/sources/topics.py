@@ -154,6 +154,13 @@ class Roles:
         others = {key: topic for key, topic in self.companions.items() if streams.of_key(key).form == "camera"}
         return ({CAMERA: self.reference} if self.camera else {}) | others
 
+    def offset(self, topic: str, settings: Settings) -> int:
+        """Return the offset that is added to the stamps of a topic in use, ns."""
+        keys = {of: key for key, of in self.companions.items()} | {
+            getattr(self, key): key for key in ("gps", "imu", "pose")
+        }
+        return settings.stream(keys.get(topic, self.sensor or CAMERA))[1]
+
     @property
     def other_infos(self) -> frozenset[str]:
         """Topics of CameraInfo that are named for cameras other than that of the frames."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import NamedTuple, Protocol
@@ -101,11 +101,13 @@ class TimeBase:
         return message.log_time + self.offset
 
 
-def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> TimeBase:
+def choose(
+    choice: str, reference: TopicTimes, used: Iterable[TopicTimes], offset_of: Callable[[str], int] = lambda _: 0
+) -> TimeBase:
     """Choose the time base of a recording.
 
-    `choice` is auto, header, publish or log; `used` are the other topics that are aligned. The caller warns about the
-    topics in `replaced`.
+    `choice` is auto, header, publish or log; `used` are the other topics that are aligned; `offset_of` returns the
+    added to the stamps of a topic, ns. The caller warns about the topics in `replaced`.
     """
     base = choice
     notes: tuple[str, ...] = ()
@@ -123,25 +125,28 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
             f"{reference.topic}: its {base} stamps are missing, zero or all equal, so they cannot be the time base; "
             "set time_base to another one (auto finds it)"
         )
-    offset = own.median()
+    offset = own.median() + offset_of(reference.topic)
     replaced, medians = {}, [offset]
     for times in used:
-        fault = fault_of(times, TimeBase(base, offset), reference.topic)
+        fault = fault_of(times, TimeBase(base, offset), reference.topic, offset_of(times.topic))
         if fault is not None:
             replaced[times.topic] = fault
         elif times.publish.distances:
-            medians.append(getattr(times, base).median())
+            medians.append(getattr(times, base).median() + offset_of(times.topic))
     return TimeBase(base, offset, replaced, max(medians) - min(medians), notes, by_header)
 
 
-def fault_of(times: TopicTimes, base: TimeBase, reference: str) -> str | None:
-    """Return the fault with a topic's stamps, and their replacement; None if they fit the time base."""
+def fault_of(times: TopicTimes, base: TimeBase, reference: str, offset: int = 0) -> str | None:
+    """Return the fault with a topic's stamps, and their replacement; None if they fit the time base.
+
+    `offset` is added to them, ns.
+    """
     if base.base == "log" or not times.publish.distances:
         return None
     stamps: Stamps = getattr(times, base.base)
     if not stamps.tell_time:
         fault = f"its {base.base} stamps are missing, zero or all equal"
-    elif abs(away := stamps.median() - base.offset) > SAME_DOMAIN:
+    elif abs(away := stamps.median() + offset - base.offset) > SAME_DOMAIN:
         fault = f"its {base.base} stamps lie {away / SECOND:+.3f} s from those of {reference}"
     else:
         return None
@@ -271,8 +276,10 @@ class LiveClock:
     Owns: the capture's thread calls everything here; `base`, once chosen, may be read by any.
     """
 
-    def __init__(self, roles: Parts) -> None:
+    def __init__(self, roles: Parts, offset_of: Callable[[str], int] = lambda _: 0) -> None:
+        """`offset_of`: as for `choose`."""
         self._roles = roles
+        self._offset_of = offset_of
         self._times: dict[str, TopicTimes] = {}
         self._began: dict[str, int] = {}  # topics that came later, until they are judged
         self.heard: int | None = None
@@ -303,7 +310,7 @@ class LiveClock:
             return None
         del self._began[topic]
         times, self._times[topic] = self._times[topic], TopicTimes(topic)
-        fault = fault_of(times, self.base, reference)
+        fault = fault_of(times, self.base, reference, self._offset_of(topic))
         if fault is not None:
             self.base.replaced[topic] = fault
         return fault
@@ -323,7 +330,7 @@ class LiveClock:
         reference, times = self._roles.reference, self._times
         self._times, self.heard = {}, None
         others = [times[topic] for topic in sorted(times) if topic != reference]
-        self.base = choose(choice, times[reference], others)
+        self.base = choose(choice, times[reference], others, self._offset_of)
         self._times = {topic: TopicTimes(topic) for topic in times}
         return self.base
 

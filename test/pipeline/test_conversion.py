@@ -297,6 +297,17 @@ def test_the_offset_of_a_reference_moves_its_samples(recording, tmp_path):
     assert (after - before).to_list() == [250_000_000] * 30
 
 
+@pytest.mark.parametrize("keys", [("lidar.points", "imu", "gps"), ("camera",)])
+def test_an_offset_that_corrects_another_clock_gives_the_drive_of_one_clock(recording, converted, tmp_path, keys):
+    """Stamps of TAI, which an Ouster that is set by PTP has: 37 s after UTC."""
+    path = recording(**EVERYTHING, clock_offset={key.replace(".", "/"): 37 * 10**9 for key in keys})
+    moved = convert(path, tmp_path, rig={key: {"offset": -37} for key in keys})
+    assert members(moved) == members(converted)
+    one, other = (pl.read_ipc(of.paths.frames).drop("model_timestamp") for of in (moved, converted))
+    assert one.equals(other)  # results of the model keep the stamps of their pictures
+    assert not any("log_time" in note for note in moved.notes)
+
+
 # ---- late messages, and clocks that are set ----------------------------------------------------
 @pytest.mark.parametrize(
     "faults",

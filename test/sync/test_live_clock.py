@@ -61,3 +61,14 @@ def test_stamps_of_long_before_the_camera_are_forgotten(monkeypatch, wrong, repl
     base = chosen(clock, (wrong + 3) * SECOND)
     assert base.by_header
     assert (GPS in base.replaced) == replaced
+
+
+@pytest.mark.parametrize(("offset", "replaced"), [(0, True), (-37 * SECOND, False)])
+@pytest.mark.parametrize("late", [False, True])
+def test_an_offset_may_correct_the_clock_of_a_topic(offset, replaced, late):
+    clock = LiveClock(Parts(), {GPS: offset, CAMERA: 0}.__getitem__)
+    base = chosen(clock, 0) if late else None
+    for at in range(0, 2 * LISTEN + 1, LISTEN // 4):
+        clock.take(message(GPS, at, header=at + NOW + 37 * SECOND), at)
+    base = base or chosen(clock, 3 * SECOND)
+    assert (GPS in base.replaced) == replaced
