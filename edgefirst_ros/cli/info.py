@@ -289,6 +289,8 @@ def recording_facts(
 
 def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
     """Return the content of a recording, and the results of a conversion, `rigged` or not, for people."""
+    from edgefirst_ros.sources.topics import namespace_of
+
     when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
     if facts["start"] is not None:
         begin = datetime.fromtimestamp(facts["start"] / SECOND, timezone.utc)
@@ -313,8 +315,9 @@ def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
         size = f"{camera['width']} x {camera['height']}" if camera["width"] else "no picture that can be decoded"
         yield f"camera {camera['topic']}: {camera['codec'] or 'unknown codec'}, {size}"
     left = {of["topic"] for of in facts.get("unused_topics", facts["cameras"])}
+    types = {of["topic"]: of["type"] for of in facts["topics"]}
     shown = [camera["topic"] for camera in facts["cameras"] if camera["width"]]
-    if len(shown) > 1 and left & set(shown):
+    if len({namespace_of(topic, types[topic]) for topic in shown}) > 1 and left & set(shown):
         options = " ".join(f"--reference-topic {shlex.quote(topic)}" for topic in shown)
         yield (
             f"several cameras: convert with {options} for a sequence of each, with one of them, or with a rig for "

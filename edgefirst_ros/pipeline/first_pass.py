@@ -33,7 +33,19 @@ from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics, radars_by_name
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, ROLES
+from edgefirst_ros.streams import (
+    CAMERA_INFO,
+    CAMERA_TYPES,
+    CLOUD,
+    COMPRESSED_IMAGE,
+    CUBE,
+    CUBES,
+    DETECT,
+    FIX,
+    IMAGE,
+    IMU,
+    ROLES,
+)
 from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose
 
 MOST_TRIED = 1000
@@ -69,6 +81,8 @@ class CameraFacts:
         except MessageError:
             return
         self.codec = parsed.form
+        if self.codec.startswith(DEPTHS):
+            return
         unit = AccessUnit(self._number, parsed)
         self._pictures.push(unit)
         if not unit.keyframe:
@@ -87,6 +101,8 @@ class CameraFacts:
 
 STATIC_TYPES = (CAMERA_INFO, *KNOWN_TOPICS["model/info"])
 """Types of calibration and labels, under any topic."""
+DEPTHS = ("16UC1", "32FC1")
+"""Encodings of depth, also at the beginning of the `format` of its compressed pictures."""
 RADAR = {"speed", "radial_speed", "doppler", "rcs", "v_r"}
 """Fields of clouds that only radars have, in small letters."""
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
@@ -206,6 +222,8 @@ class Walked:
         self._types: dict[str, str] = {}
         self.radars: set[str] = set()
         """Topics of clouds with a field that only radars have, or with `radar` in their name."""
+        self.depths: set[str] = set()
+        """Topics of pictures of depth, by their first message."""
         self._given = settings.given_topics
         self._frames = settings.sensor("pose").tf
         self.parents: dict[str, str] = {}
@@ -240,6 +258,9 @@ class Walked:
             if message.schema == CLOUD and not self.times[topic].publish.distances:
                 names = {field.name.lower() for field in content.fields}
                 self.radars |= {topic} if RADAR & names else set(radars_by_name([topic]))
+            if message.schema in (COMPRESSED_IMAGE, IMAGE) and not self.times[topic].publish.distances:
+                form = content.encoding if message.schema == IMAGE else content.format
+                self.depths |= {topic} if form.startswith(DEPTHS) else set()
             self.times[topic].add(message)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)
@@ -298,7 +319,7 @@ class Walked:
             what = f"messages in CDR in it, only {', '.join(others[:5])}" if others else "messages in it"
             raise RecordingError(f"{path}: {cause}there are no {what}")
         try:
-            roles = choose_topics(self.topics, settings, radars=self.radars)
+            roles = choose_topics(self.topics, settings, radars=self.radars, depths=self.depths)
         except (RecordingError, UsageError) as error:
             raise type(error)(f"{path}: {cause}{error}") from None
         turned = (f"{c.topic}: {note}" for c in recording.channels.values() for note in c.notes)

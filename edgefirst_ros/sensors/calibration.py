@@ -14,7 +14,7 @@ import numpy as np
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.transforms import BASE, frames_from
+from edgefirst_ros.sensors.transforms import BASE, OPTICAL_NAMES, frames_from
 from edgefirst_ros.streams import CAMERA, CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
 
 if TYPE_CHECKING:
@@ -274,8 +274,8 @@ def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
     """Return the worst word that holds of a camera and the frames of its companion sensors.
 
     `missing` without usable intrinsics, or a frame that no chain of transforms joins to that of the camera; `identity`
-    where such a chain has no rotation: a camera's axes are not those of a vehicle, so it is a placeholder; else
-    `given`.
+    where such a chain has no rotation: a camera's axes are not those of a vehicle, so it is a placeholder, unless the
+    sensor's frame is optical too, as that of a depth camera; else `given`.
     """
     try:
         focal, camera = float(info["k"][0]), info["frame_id"]
@@ -286,4 +286,5 @@ def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
         return MISSING
     if not ways.keys() >= set(frames):
         return MISSING
-    return IDENTITY if any(np.abs(ways[frame][:3, :3] - np.eye(3)).max() < STRAIGHT for frame in frames) else GIVEN
+    others = (frame for frame in frames if not frame.lower().endswith(OPTICAL_NAMES))
+    return IDENTITY if any(np.abs(ways[frame][:3, :3] - np.eye(3)).max() < STRAIGHT for frame in others) else GIVEN

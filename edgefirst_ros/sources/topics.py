@@ -32,8 +32,8 @@ INFO = "camera/info"
 CAMERA = streams.CAMERA.key
 SET_REFERENCE = "set reference_topic (--reference-topic)"
 SET_ONE = f"{SET_REFERENCE} to one of them, or use a rig for all (edgefirst-ros rig drafts one of a recording)"
-DEPTH = "/compressedDepth"
-"""End of the names of topics in which image_transport publishes depth: messages of the type of pictures."""
+NO_PICTURES = ("/compressedDepth", "/zstd")
+"""Ends of the names of topics of image_transport whose messages have the type of pictures, but hold no JPEG or PNG."""
 RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed", "model/info")
 """Topics of the model that processes the pictures of a camera."""
 _PLAIN = re.compile(r"[/\w.~-]+")  # names that YAML reads as text without quotes
@@ -380,7 +380,7 @@ class _Finder:
             if found:
                 raise UsageError(f"several cameras: {', '.join(found)}; {SET_ONE}")
         for schema in CAMERA_TYPES:
-            found = [topic for topic in self.unknown(schema) if not topic.endswith(DEPTH)]
+            found = self.unknown(schema)
             if len(found) > 1:
                 raise UsageError(f"several topics could be the camera: {', '.join(found)}; {SET_ONE}")
             if found:
@@ -414,17 +414,24 @@ def quote(text: str) -> str:
 
 
 def choose_topics(
-    topics: Mapping[str, str], settings: Settings, *, live: bool = False, radars: Container[str] = ()
+    topics: Mapping[str, str],
+    settings: Settings,
+    *,
+    live: bool = False,
+    radars: Container[str] = (),
+    depths: Container[str] = (),
 ) -> Roles:
     """Assign a topic to each role; `topics` are the CDR topics with their types.
 
-    `radars`: the clouds of a radar, by their fields; live these are not known, and their names count.
+    `radars`: the clouds of a radar, by their fields; live these are not known, and their names count. `depths`: the
+    pictures of depth, which only a name makes those of a camera.
 
     Raises UsageError where several topics are candidates or the named one is missing, RecordingError without a camera.
     `live`: a named topic in addition to the reference may still come, and is not an error.
     """
     radars = radars_by_name(topics) if live else radars
-    finder = _Finder(topics, live, given={topic: "" for topic in topics if settings.is_left_alone(topic)})
+    alone = (t for t in topics if settings.is_left_alone(t) or t in depths or t.endswith(NO_PICTURES))
+    finder = _Finder(topics, live, given=dict.fromkeys(alone, ""))
     cameras = [sensor.key for sensor in settings.companions if sensor.form == "camera"]  # beside that of the frames
     given = {key: finder.named(key, CAMERA_TYPES, settings) for key in cameras}
     infos_of = {key: finder.named(key, (CAMERA_INFO,), settings, "info") for key in cameras}
@@ -501,7 +508,7 @@ def choose_topics(
         notes=(*finder.notes, *finder.preferred), base_frame=settings.own_rig.base_frame,
     )  # fmt: skip
     roles.missing = missing_keys(roles, settings, topics)
-    roles.unused = unused_topics(topics, roles, settings, radars)
+    roles.unused = unused_topics({t: s for t, s in topics.items() if t not in depths}, roles, settings, radars)
     return roles
 
 
@@ -537,8 +544,8 @@ def unused_topics(
 ) -> list[dict[str, Any]]:
     """Return the topics of usable types without a role, as `Roles.unused` has them, but those the rig ignores."""
     used = {*roles.streamed, *roles.statics}
-    usable = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not t.endswith(DEPTH)}
-    left = {t: s for t, s in usable.items() if not settings.is_left_alone(t)}
+    usable = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used}
+    left = {t: s for t, s in usable.items() if not t.endswith(NO_PICTURES) and not settings.is_left_alone(t)}
     own = {key: of for key, of in settings.own_rig.sensors.items() if of.topic is not None or of.tf is not None}
     sensors = {sensor.topic.name: sensor for sensor in streams.companions()}
     instances = (streams.of_key(key) for key in own if key not in streams.ROLES)

@@ -17,6 +17,7 @@ import pyarrow.ipc
 import pytest
 import yaml
 from bags import messages, together, write, write_two_of_each
+from edgefirst.schemas import builtin_interfaces, sensor_msgs, std_msgs
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 from pose_recordings import ODOMETRY, add_messages, poses
@@ -30,7 +31,8 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.report.projection import NotProjectableError, project
 from edgefirst_ros.report.run import report
-from edgefirst_ros.streams import CLOUD
+from edgefirst_ros.sensors.png import encode_gray
+from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, IMAGE
 from edgefirst_ros.synthetic import START, Recipe, write_recording
 from edgefirst_ros.synthetic.messages import cloud
 from edgefirst_ros.synthetic.scene import LIDAR
@@ -273,6 +275,36 @@ def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields_or_name(recording
     outcome = convert(path, tmp_path / "out")
     assert [note for note in outcome.notes if note.endswith(f"is used as {key}: it is the only {CLOUD} topic")]
     assert by_frame(outcome.paths.container, f"{key.partition('.')[0]}.pcd")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "form"),
+    [
+        ("image_rect_raw", IMAGE, "16UC1"),
+        ("depth_registered", IMAGE, "32FC1"),
+        ("image_rect_raw/compressed", COMPRESSED_IMAGE, "16UC1; png compressed "),
+    ],
+)
+def test_pictures_of_depth_are_no_camera(recording, tmp_path, name, schema, form):
+    """As those of RealSense, ZED and OAK cameras; the same pictures in two forms are not several cameras."""
+    color, depth = "/front/color/image_raw/compressed", f"/front/depth/{name}"
+    sent = []
+    for at in range(START, START + 10**9, 10**8):
+        head = std_msgs.Header(builtin_interfaces.Time(*divmod(at, 10**9)), "depth_optical_frame")
+        raw = sensor_msgs.Image(head, 2, 2, "bgr8" if schema != IMAGE else form, 0, 8, bytes(16))
+        packed = sensor_msgs.CompressedImage(head, form, encode_gray(np.zeros((2, 2), np.uint16)))
+        plain = sensor_msgs.Image(head, 2, 2, "bgr8", 0, 8, bytes(16))
+        sent.append((at, depth, schema, (raw if schema == IMAGE else packed).to_bytes()))
+        sent.append((at, "/front/color/image_raw", IMAGE, plain.to_bytes()))
+    drive = recording(**SMALL, topics={"camera"}, rename={"camera": color})
+    path = add_messages(drive, tmp_path / "drive.mcap", sent)
+    told = CliRunner().invoke(app, ["info", str(path)]).output
+    assert "several cameras" not in told
+    assert f"samples would be made of {color}" in told
+    assert [of["topic"] for of in recording_facts(path)["unused_topics"]] == ["/front/color/image_raw"]
+    assert convert(path, tmp_path / "out").counts[color].written > 0
+    drafted = yaml.safe_load(CliRunner().invoke(app, ["rig", str(path)]).output)["rig"]
+    assert drafted == {"camera": {"topic": color}}
 
 
 def test_the_cloud_that_samples_are_made_of_is_written(recording, tmp_path):

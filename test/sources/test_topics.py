@@ -119,16 +119,16 @@ def test_several_of_the_type_are_an_error_that_lists_them(kind):
     assert caught.value.exit_code == 2
 
 
-def test_depth_of_image_transport_is_no_camera():
-    """It publishes /depth/image_rect_raw/compressedDepth with the type of pictures, and none of its forms is one."""
-    depth = {"/depth/image_rect_raw/compressedDepth": JPEG}
-    roles = chosen({"/color/image_raw/compressed": JPEG, **depth})
-    assert roles.reference == "/color/image_raw/compressed"
+@pytest.mark.parametrize("name", ["compressedDepth", "zstd"])
+def test_what_image_transport_publishes_beside_pictures_is_no_camera(name):
+    """Its messages have the type of pictures, and none of its forms is one."""
+    topic = f"/front/image_raw/{name}"
+    roles = chosen({"/front/image_raw/compressed": JPEG, topic: JPEG})
+    assert roles.reference == "/front/image_raw/compressed"
     assert roles.unused == []
     with pytest.raises(RecordingError, match="no camera topic"):
-        chosen(depth)
-    named = "/depth/image_rect_raw/compressedDepth"
-    assert chosen(depth, reference_topic=named).reference == named
+        chosen({topic: JPEG})
+    assert chosen({topic: JPEG}, reference_topic=topic).reference == topic
 
 
 def test_several_video_topics_are_not_passed_over_for_one_of_the_next_type():
