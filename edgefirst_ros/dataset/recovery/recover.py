@@ -352,7 +352,7 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
 
 
 def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
-    """True if a finished dataset lost the end of its ZIP or of a table. Raises TooLargeError."""
+    """True if a finished dataset lost one of its tables, or the end of one or of its ZIP. Raises TooLargeError."""
     if paths.layout == "directory":
         return False
     try:
@@ -361,7 +361,10 @@ def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
         raise
     except DatasetError:
         return True
-    return any(os.path.isfile(table) and not _is_table(table, limits) for table in (paths.arrow, paths.frames))
+    there = [table for table in (paths.arrow, paths.frames) if os.path.isfile(table)]
+    if not all(_is_table(table, limits) for table in there):
+        return True  # another tool's annotations have no stamps, and no table of frames beside them
+    return len(there) == 1 and "timestamp" in TableFile(there[0], limits).schema.names
 
 
 def has_tables(paths: DatasetPaths, limits: Limits) -> bool:
@@ -417,6 +420,8 @@ def recover(
         report = Recovery(paths, dry_run, complete=True)
         if paths.layout == "directory":
             report.notes.append("folders are not checked; run edgefirst-ros validate")
+        elif absent := [table.name for table in (paths.arrow, paths.frames) if not table.exists()]:
+            report.notes.append(f"missing: {listed(absent, LISTED)}")
         for entry, error in Archive(paths.container, limits).damaged() if verify and paths.layout == "zip" else ():
             report.note(Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error))
             report.complete = False

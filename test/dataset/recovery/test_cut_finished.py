@@ -155,6 +155,37 @@ def test_annotations_that_cannot_be_read_are_made_anew_beside_the_frames_that_ca
     assert validate(paths.container).ok
 
 
+@pytest.mark.parametrize(
+    ("gone", "columns"), [("arrow", {"frame", "timestamp"}), ("frames", {"frame", "timestamp", "size"})]
+)
+def test_a_missing_table_is_made_anew_from_the_other_and_the_pictures(finished, tmp_path, gone, columns):
+    paths = copied(finished, tmp_path / "one")
+    getattr(paths, gone).unlink()
+    report = recover(paths.container)
+    assert (report.exit_code, report.samples, report.unstamped) == (3, 40, 0)
+    assert paths.container.read_bytes() == finished.container.read_bytes()
+    rows, before = (
+        {
+            tuple(str(row[name]) for name in columns)
+            for row in pa.ipc.open_file(getattr(of, gone)).read_all().to_pylist()
+        }
+        for of in (paths, finished)
+    )
+    assert rows == before
+    assert validate(paths.container).ok
+
+
+def test_a_dataset_without_the_table_of_frames_is_complete_if_another_tool_made_it(finished, tmp_path):
+    paths = copied(finished, tmp_path / "other")
+    paths.frames.unlink()
+    table = pa.ipc.open_file(paths.arrow.read_bytes()).read_all().drop_columns(["timestamp"])
+    with pa.ipc.new_file(paths.arrow, table.schema) as writer:
+        writer.write_table(table)
+    report = recover(paths.container)
+    assert (report.exit_code, report.complete, report.notes) == (0, True, ["missing: both.frames.arrow"])
+    assert not paths.frames.exists()
+
+
 @pytest.mark.parametrize("software", [None, b"null", b'"x"', b"no JSON"])
 def test_tables_that_do_not_name_their_software_stay_as_they_are(finished, tmp_path, software):
     paths = copied(finished, tmp_path / "cut")
