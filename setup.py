@@ -49,7 +49,7 @@ SHORT = [
     "pytest-xdist>=3.5",
     *BAGS,
     *PROTOBUF,
-    "foxglove-schemas-protobuf>=0.3",
+    "foxglove-schemas-protobuf>=0.4",
 ]
 """What the short tests of other Python versions need: `make test-python`, `make test-lowest`."""
 

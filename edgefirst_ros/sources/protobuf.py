@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from edgefirst.schemas import builtin_interfaces, foxglove_msgs, geometry_msgs, sensor_msgs, std_msgs
+from edgefirst.schemas import builtin_interfaces, foxglove_msgs, geometry_msgs, nav_msgs, sensor_msgs, std_msgs
 
 from edgefirst_ros import streams
 from edgefirst_ros.errors import RecordingError, need
@@ -131,10 +131,18 @@ def _calibration(message: Any, note: Note) -> Any:
 
 
 def _pose(message: Any, note: Note) -> Any:
+    return geometry_msgs.PoseStamped(_header(message), _place(message))
+
+
+def _place(message: Any) -> Any:
     place, turn = message.pose.position, message.pose.orientation
     point = geometry_msgs.Point(place.x, place.y, place.z)
-    pose = geometry_msgs.Pose(point, geometry_msgs.Quaternion(turn.x, turn.y, turn.z, turn.w))
-    return geometry_msgs.PoseStamped(_header(message), pose)
+    return geometry_msgs.Pose(point, geometry_msgs.Quaternion(turn.x, turn.y, turn.z, turn.w))
+
+
+def _odometry(message: Any, note: Note) -> Any:
+    pose = geometry_msgs.PoseWithCovariance(_place(message), [0.0] * 36)
+    return nav_msgs.Odometry(_header(message), message.body_frame_id, pose)
 
 
 def _cubes(message: Any, note: Note) -> bytes:
@@ -183,6 +191,7 @@ CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], Any]]] = {
     "foxglove.LocationFix": (streams.FIX, _fix),
     "foxglove.CameraCalibration": (streams.CAMERA_INFO, _calibration),
     "foxglove.PoseInFrame": (streams.POSE_STAMPED, _pose),
+    "foxglove.Odometry": (streams.ODOMETRY, _odometry),
     "foxglove.SceneUpdate": (streams.CUBES, _cubes),
     "foxglove.FrameTransform": (streams.TF_MESSAGE, lambda message, note: _transforms([message])),
     "foxglove.FrameTransforms": (streams.TF_MESSAGE, lambda message, note: _transforms(message.transforms)),

@@ -21,13 +21,14 @@ from foxglove_schemas_protobuf import (
     FrameTransform_pb2,
     FrameTransforms_pb2,
     LocationFix_pb2,
+    Odometry_pb2,
     PointCloud_pb2,
     PoseInFrame_pb2,
     RawImage_pb2,
     SceneUpdate_pb2,
 )
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from pose_recordings import POSE, add_messages, poses
+from pose_recordings import ODOMETRY, POSE, add_messages, poses
 from rosbags import rosbag1, rosbag2
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from same_dataset import assert_same_dataset, frames
@@ -148,11 +149,20 @@ def protobuf_raw(sent):
 
 
 def protobuf_pose(sent):
-    made = stamped(PoseInFrame_pb2.PoseInFrame, sent.stamp, sent.frame_id)
+    return posed(stamped(PoseInFrame_pb2.PoseInFrame, sent.stamp, sent.frame_id), sent.pose)
+
+
+def protobuf_odometry(sent):
+    made = stamped(Odometry_pb2.Odometry, sent.stamp, sent.frame_id)
+    made.body_frame_id = sent.child_frame_id
+    return posed(made, sent.pose.pose)
+
+
+def posed(made, pose):
     for axis in "xyz":
-        setattr(made.pose.position, axis, getattr(sent.pose.position, axis))
+        setattr(made.pose.position, axis, getattr(pose.position, axis))
     for axis in "xyzw":
-        setattr(made.pose.orientation, axis, getattr(sent.pose.orientation, axis))
+        setattr(made.pose.orientation, axis, getattr(pose.orientation, axis))
     return made
 
 
@@ -200,6 +210,7 @@ PROTOBUF = {
     COMPRESSED: protobuf_compressed,
     "sensor_msgs/msg/Image": protobuf_raw,
     POSE: protobuf_pose,
+    ODOMETRY: protobuf_odometry,
     "sensor_msgs/msg/PointCloud2": protobuf_cloud,
     "sensor_msgs/msg/NavSatFix": protobuf_fix,
     "sensor_msgs/msg/CameraInfo": protobuf_calibration,
@@ -306,10 +317,10 @@ def drives(recording, tmp_path_factory):
     """Recordings to be wrapped, and the dataset of each: a made-up one, and a shared one where it is at hand."""
     folder = tmp_path_factory.mktemp("plain")
     given = {"synthetic": recording(seconds=0.4, size=(160, 96), lidar_points=50, cube_shape=(2, 8, 4, 8))}
-    for codec in ("jpeg", "rgb8"):
+    for codec, schema in (("jpeg", ODOMETRY), ("rgb8", POSE)):
         source = recording(seconds=0.4, size=(128, 64), codec=codec, topics=("camera", "camera/info", "tf_static"))
         way = lambda at: (((at - START) / SECOND, 2.0, 0.5), (0.0, 0.0, 0.6, 0.8))  # noqa: E731
-        given[codec] = add_messages(source, folder / f"{codec}.mcap", poses(POSE, way, START, 0.4))
+        given[codec] = add_messages(source, folder / f"{codec}.mcap", poses(schema, way, START, 0.4))
     given.update(("verdin", path) for path in REAL if path.name.startswith("verdin"))
     found = {}
     for name, path in given.items():
@@ -380,8 +391,11 @@ def test_single_transforms_in_protobuf_are_the_same(drives, tmp_path):
 def test_pictures_and_poses_in_protobuf_are_the_same(made, drives, tmp_path, codec):
     path = made("protobuf", codec)
     encodings = {schema.name: schema.encoding for schema, _, _ in messages(path)}
-    kind = {"jpeg": "foxglove.CompressedImage", "rgb8": "foxglove.RawImage"}[codec]
-    assert {name for name, encoding in encodings.items() if encoding == "protobuf"} >= {kind, "foxglove.PoseInFrame"}
+    kinds = {
+        "jpeg": {"foxglove.CompressedImage", "foxglove.Odometry"},
+        "rgb8": {"foxglove.RawImage", "foxglove.PoseInFrame"},
+    }
+    assert {name for name, encoding in encodings.items() if encoding == "protobuf"} >= kinds[codec]
     outcome = convert(path, tmp_path, name="drive")
     assert_same_dataset(tmp_path, drives[codec][1], "drive")
     assert outcome.samples == frames(outcome.paths.frames)["pose_position"].count() > 5
