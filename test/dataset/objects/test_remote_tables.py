@@ -10,7 +10,6 @@ import pytest
 from open_files import list_open_files
 
 from edgefirst_ros.dataset import remote_archive
-from edgefirst_ros.dataset.objects.bucket import Patience
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import ObjectStoreError, StorageError
 
@@ -21,11 +20,9 @@ TABLES = "memfd:data"
 
 @pytest.fixture
 def bucket(monkeypatch, tmp_path):
-    """A bucket with the files of a dataset, which nobody waits for."""
+    """A bucket with the files of a dataset."""
     memory = obstore.store.MemoryStore()
     monkeypatch.setattr(obstore.store, "from_url", lambda *_, **__: memory)
-    clock = iter(range(10**6)).__next__  # a second for each look at it: patience ends
-    monkeypatch.setattr(Patience.__init__, "__kwdefaults__", {"clock": clock, "sleep": lambda _: None})
     made.write(tmp_path, made.good())
     for path in tmp_path.iterdir():
         obstore.put(memory, f"sets/{path.name}", path.read_bytes())
@@ -63,7 +60,7 @@ def test_a_table_that_breaks_off_leaves_nothing_in_memory(bucket, monkeypatch):
 
     def get(memory, key, **options):
         if key.endswith(".arrow") and isinstance(options["options"]["range"], tuple):
-            raise PermissionError("Access denied")
+            raise obstore.exceptions.PermissionDeniedError("Access denied")
         return plain(memory, key, **options)
 
     monkeypatch.setattr(remote_archive, "AT_ONCE", 100)
