@@ -551,6 +551,8 @@ def unused_topics(
     instances = (streams.of_key(key) for key in own if key not in streams.ROLES)
     sensors |= {_named(own[sensor.key].topic or "", topics) or "": sensor for sensor in instances}
 
+    taken = set(own)
+
     def use_of(topic: str, schema: str) -> str:
         sensor = sensors.get(topic) or sensors.get(known_name(topic, schema) or "")
         name, value = (sensor.setting if sensor is not None else None) or ("", None)
@@ -563,8 +565,11 @@ def unused_topics(
         if key not in own and short in Settings.model_fields:
             return f"{short}: {quote(topic)}"
         if key in (CAMERA, *roles.companions):
-            words = re.sub("[^a-z0-9]+", "_", (namespace_of(topic, schema) or topic).lower()).strip("_")
-            key = f"{key}.{words[-32:]}"
+            names = filter(None, (namespace_of(topic, schema), topic))
+            words = (re.sub("[^a-z0-9]+", "_", name.lower()).strip("_") for name in names)
+            keys = [f"{key}.{word[-32:]}" for word in words]
+            key = next((one for one in keys if one not in taken), keys[-1])
+            taken.add(key)
         return f"rig: {key}: {{topic: {quote(topic)}}}"
 
     return [{"topic": t, "type": schema, "count": None, "use": use_of(t, schema)} for t, schema in left.items()]

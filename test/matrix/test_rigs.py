@@ -240,22 +240,23 @@ def test_the_use_of_a_topic_can_be_pasted(plain, tmp_path, given, lidar, fix):
         assert topic not in unused(number, shlex.split(use)) or (given and use.startswith("--rig")), use
 
 
-def test_an_unused_topic_beside_a_rig_is_a_line_to_add_to_it(plain, tmp_path):
-    """The option --rig would replace the rig, and with it the other sensors."""
-    path = renamed(plain[0], tmp_path / "drive", {}, [("lidar/points", "/rear/points")])
+def test_unused_topics_beside_a_rig_are_lines_to_add_to_it(plain, tmp_path):
+    """The option --rig would replace the rig, and with it the other sensors. Livox names two lidars side by side."""
+    lidars = ["/rear/lidar_1", "/rear/lidar_2", "/rear/lidar_3"]
+    path = renamed(plain[0], tmp_path / "drive", {}, [("lidar/points", topic) for topic in lidars])
     config, made = tmp_path / "rig.yaml", tmp_path / "out"
-    config.write_text("rig:\n  lidar.points: /lidar/points\n")
+    config.write_text("rig:\n  lidar.points: /lidar/points\n  lidar.points.rear: /rear/lidar_1\n")
     told = []
     for command in (
         ["convert", path, "-o", made, "--config", config], ["info", path, "--config", config],
         ["info", made / f"{path.stem}.zip"],
     ):  # fmt: skip
         done = CliRunner().invoke(app, [*map(str, command)])
-        told += re.findall(r"/rear/points is not used.*; to use it: add (.+) to the rig", done.output)
-    assert told == ["lidar.points.rear: {topic: /rear/points}"] * 3
-    config.write_text(f"{config.read_text()}  {told[0]}\n")
+        told.append(re.findall(r"/rear/lidar.* is not used.*; to use it: add (.+) to the rig", done.output))
+    assert told == [[f"lidar.points.rear_lidar_{n}: {{topic: /rear/lidar_{n}}}" for n in (2, 3)]] * 3
+    config.write_text("\n  ".join([config.read_text().rstrip(), *told[0]]))
     outcome = convert(path, tmp_path / "both", config=config)
-    assert outcome.counts["/rear/points"].written == outcome.counts["/lidar/points"].written > 0
+    assert {outcome.counts[topic].written for topic in lidars} == {outcome.counts["/lidar/points"].written} != {0}
 
 
 @pytest.mark.parametrize(
