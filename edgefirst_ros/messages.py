@@ -122,7 +122,7 @@ class FfmpegPacket(NamedTuple):
 
 
 class FrameTransform(NamedTuple):
-    """A transform from `child_frame_id` into `frame_id`."""
+    """A transform from `child_frame_id` into `frame_id`, both without a leading slash, as tf2 has them."""
 
     stamp: int
     """ns."""
@@ -145,7 +145,7 @@ class Transforms(NamedTuple):
         (found,) = _Fields(data).read(CDR_FIELDS[TF_MESSAGE])
         return cls(
             [
-                FrameTransform(seconds * 1_000_000_000 + nanoseconds, parent, child, (x, y, z), (qx, qy, qz, qw))
+                _transform(seconds * 1_000_000_000 + nanoseconds, parent, child, (x, y, z), (qx, qy, qz, qw))
                 for seconds, nanoseconds, parent, child, x, y, z, qx, qy, qz, qw in found
             ]
         )
@@ -158,7 +158,11 @@ def transforms_of(schema: str, content: Any) -> list[FrameTransform]:
     moved, turned = content.transform.translation, content.transform.rotation
     stamp = content.stamp.sec * 1_000_000_000 + content.stamp.nanosec
     place, turn = (moved.x, moved.y, moved.z), (turned.x, turned.y, turned.z, turned.w)
-    return [FrameTransform(stamp, content.frame_id, content.child_frame_id, place, turn)]
+    return [_transform(stamp, content.frame_id, content.child_frame_id, place, turn)]
+
+
+def _transform(stamp: int, parent: str, child: str, *way: Any) -> FrameTransform:
+    return FrameTransform(stamp, parent.removeprefix("/"), child.removeprefix("/"), *way)
 
 
 class SpaceBox(NamedTuple):

@@ -8,7 +8,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from edgefirst_ros import streams
 from edgefirst_ros.config.values import Model, Seconds, setting
@@ -17,6 +25,9 @@ from edgefirst_ros.streams import Sensor
 
 INLINE = "{"
 """First character of a rig that is given as text; any other text is the path of a YAML file."""
+
+Frame = Annotated[str, Field(min_length=1), AfterValidator(lambda name: name.removeprefix("/"))]
+"""Name of a frame, without the leading slash that ROS 1 may write."""
 
 
 class StreamSettings(Model):
@@ -35,7 +46,7 @@ class RigSensor(StreamSettings):
     topic: str | None = setting(None, "Its topic, or a glob that matches exactly one", min_length=1)
     info: str | None = setting(None, "Topic of CameraInfo of a camera, or of ModelInfo of a model", min_length=1)
     masks: str | None = setting(None, "Topic of masks without a header, of a model", min_length=1)
-    tf: tuple[str, str] | None = setting(None, "Two frames of /tf, fixed and moving, instead of a topic of poses")
+    tf: tuple[Frame, Frame] | None = setting(None, "Two frames of /tf, fixed and moving, instead of a topic of poses")
 
 
 def _flatten(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -67,9 +78,7 @@ class Rig(Model):
     """The sensors of a vehicle by their keys, and excluded topics."""
 
     sensors: dict[str, RigSensor] = Field(default_factory=dict)
-    base_frame: str | None = setting(
-        None, "Frame of the vehicle in the transforms, if it is not named base_link", min_length=1
-    )
+    base_frame: Frame | None = setting(None, "Frame of the vehicle in the transforms, if it is not named base_link")
     unused: tuple[str, ...] = setting((), "Globs of topics to ignore without a note")
 
     @model_validator(mode="before")

@@ -12,7 +12,7 @@ import numpy as np
 from edgefirst_ros.counts import NO_POSE, OTHER_FRAMES, OWN_FRAME
 from edgefirst_ros.messages import transforms_of
 from edgefirst_ros.sensors import navigation, transforms
-from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS
+from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, frame_id_of
 from edgefirst_ros.sensors.navigation import EgoPose, FixTrack, GeoPosition, Quaternion, ValueTrack, compose, pose_of
 from edgefirst_ros.sensors.transforms import BASE, Floats, World
 from edgefirst_ros.streams import POSE_COVARIANCE, POSE_STAMPED
@@ -153,7 +153,7 @@ class Poses:
         return "" if valid else NO_POSE if used else OTHER_FRAMES
 
     def _add_pose(self, schema: str, content: Any, stamp: int, now: int, segment: int) -> str:
-        edge = content.frame_id, getattr(content, "child_frame_id", "")
+        edge = frame_id_of(content) or "", getattr(content, "child_frame_id", "").removeprefix("/")
         whole = content.pose_with_covariance if schema == POSE_COVARIANCE else content.pose
         given = whole if schema == POSE_STAMPED else whole.pose
         place, turn = given.position, given.orientation

@@ -59,9 +59,10 @@ class PictureFacts:
 
 
 def frame_id_of(content: Any) -> str | None:
-    """Return the frame_id of a decoded message, of tiles that of the first one; None without one."""
+    """Return the frame_id of a decoded message, of tiles of the first one, without a leading slash; else None."""
     first = content[0] if isinstance(content, list) else content
-    return getattr(first, "frame_id", None) or getattr(getattr(first, "header", None), "frame_id", None)
+    found = getattr(first, "frame_id", "") or getattr(getattr(first, "header", None), "frame_id", "")
+    return found.removeprefix("/") or None
 
 
 class Calibration:
@@ -194,9 +195,10 @@ class Calibration:
         if schema == CAMERA_INFO:
             _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
             _check("characters of a name", max(map(len, (content.frame_id, content.distortion_model))))
-            info = {key: getattr(content, key) for key in ("frame_id", "width", "height", "distortion_model")}
+            frame = frame_id_of(content) or ""
+            info = {"frame_id": frame} | {key: getattr(content, key) for key in ("width", "height", "distortion_model")}
             info |= {key: [float(v) for v in getattr(content, key)] for key in ("d", "k", "r", "p")}
-            key = topic, str(content.frame_id)
+            key = topic, frame
             if key not in self._infos:
                 _check("camera infos", len(self._infos) + 1, MOST_CAMERAS)
             self._infos.setdefault(key, _First(info)).note(info, log_time)

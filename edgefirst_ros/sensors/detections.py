@@ -195,7 +195,7 @@ def _rows_of_cubes(
     dropped: Counter[str] = Counter()
     for n, box in enumerate(message.boxes):
         label = context.label_map.get(box.label, box.label)
-        frame, way = box.frame_id, pose(rotation(box.orientation), np.array(box.position))
+        frame, way = box.frame_id.removeprefix("/"), pose(rotation(box.orientation), np.array(box.position))
         if world is not None and frame == world.fixed:
             if world.way is None:
                 dropped[NOT_PLACED] += 1

@@ -107,7 +107,7 @@ def choose(
     """Choose the time base of a recording.
 
     `choice` is auto, header, publish or log; `used` are the other topics that are aligned; `offset_of` returns the
-    added to the stamps of a topic, ns. The caller warns about the topics in `replaced`.
+    offset of a topic, ns, which is added to its stamps. The caller warns about the topics in `replaced`.
     """
     base = choice
     notes: tuple[str, ...] = ()
