@@ -201,7 +201,11 @@ def test_a_failure_is_exit_code_1_and_an_error(
 
 
 def test_wrong_usage_is_told_and_an_exit_code(start: Callable[..., Any], ros_domain: int, tmp_path: Path) -> None:
-    """More of it: test_parameters.py."""
+    """More of it: test_parameters.py.
+
+    The nodes start at once and end at once, hence none is to discover another: where peers come and leave while a node
+    makes its services or is destroyed, Fast DDS 3.2 now and then locks up or crashes.
+    """
     wrong: dict[str, tuple[int, tuple[str, ...]]] = {
         "nothing.mcap": (1, recordings(tmp_path / "nothing.mcap")),
         "/replay: jpeg_quality: expected a whole number at least 1, at most 100, got 0": (
@@ -212,7 +216,7 @@ def test_wrong_usage_is_told_and_an_exit_code(start: Callable[..., Any], ros_dom
         "../x": (2, ("-p", "recordings:=[a.mcap]", "-p", "name:=../x")),
     }
     nodes = {
-        says: (code, start(*NODE, *arguments, "-p", f"out:={tmp_path / 'out'}"))
+        says: (code, start(*NODE, *arguments, "-p", f"out:={tmp_path / 'out'}", ROS_AUTOMATIC_DISCOVERY_RANGE="OFF"))
         for says, (code, arguments) in wrong.items()
     }
     for says, (code, node) in nodes.items():
