@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from domains import Domains
+from domains import Domains, remove_leftovers
 from waiting import LONG
 
 OTHERS = {"start", "bench", "listener", "system", "refused"}
@@ -25,6 +25,7 @@ def domains() -> Iterator[Domains]:
     ours = Domains()
     yield ours
     ours.leave()
+    remove_leftovers()
 
 
 @pytest.fixture(autouse=True)

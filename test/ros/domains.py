@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import tempfile
@@ -56,6 +57,16 @@ def touch(lock: IO[str]) -> None:
     lock.truncate(0)
     lock.write("used")
     lock.flush()
+
+
+def remove_leftovers() -> None:
+    """Remove the shared memory of nodes that were killed: megabytes each, which stay until the machine starts again."""
+    for lock in Path("/dev/shm").glob("fastdds_[0-9a-f]*_el"):
+        with contextlib.suppress(OSError), lock.open() as file:  # one that is held, or another user's
+            if time.time() - os.fstat(file.fileno()).st_mtime > RESTS:  # a new one is not held yet
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock.with_name(lock.name.removesuffix("_el")).unlink(missing_ok=True)
+                lock.unlink()
 
 
 class Domains:
