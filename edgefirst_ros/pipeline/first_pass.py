@@ -103,7 +103,9 @@ STATIC_TYPES = (CAMERA_INFO, *KNOWN_TOPICS["model/info"])
 """Types of calibration and labels, under any topic."""
 DEPTHS = ("16UC1", "32FC1")
 """Encodings of depth, also at the beginning of the `format` of its compressed pictures."""
-RADAR = {"speed", "radial_speed", "doppler", "rcs", "v_r"}
+RANGES = "mono16"
+"""Encoding of the images that lidars make of their scans: an Ouster makes four."""
+RADAR = {"speed", "radial_speed", "doppler", "rcs", "v_r", "vx"}
 """Fields of clouds that only radars have, in small letters."""
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""
@@ -220,8 +222,8 @@ class Walked:
         """frame_id of the first message of each topic that has one."""
         self._ignored: set[str] = set()
         self._types: dict[str, str] = {}
-        self.radars: set[str] = set()
-        """Topics of clouds with a field that only radars have, or with `radar` in their name."""
+        self.radars: dict[str, int] = {}
+        """Topics of clouds with fields that only radars have, and their number, or with `radar` in their name."""
         self.depths: set[str] = set()
         """Topics of pictures of depth, by their first message."""
         self._given = settings.given_topics
@@ -257,10 +259,12 @@ class Walked:
                 return
             if message.schema == CLOUD and not self.times[topic].publish.distances:
                 names = {field.name.lower() for field in content.fields}
-                self.radars |= {topic} if RADAR & names else set(radars_by_name([topic]))
+                if RADAR & names or radars_by_name([topic]):
+                    self.radars[topic] = len(RADAR & names)
             if message.schema in (COMPRESSED_IMAGE, IMAGE) and not self.times[topic].publish.distances:
                 form = content.encoding if message.schema == IMAGE else content.format
-                self.depths |= {topic} if form.startswith(DEPTHS) else set()
+                ranges = form == RANGES and message.schema == IMAGE and known_name(topic, IMAGE) is None
+                self.depths |= {topic} if ranges or form.startswith(DEPTHS) else set()
             self.times[topic].add(message)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)

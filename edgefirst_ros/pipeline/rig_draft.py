@@ -42,6 +42,7 @@ class _Found:
     messages: int = 0
     seconds: float = 0.0  # time in which they were recorded, summed over the recordings
     frame_id: str = ""
+    placed: bool = True  # False for a cloud whose points have no x, y, z
     camera: CameraFacts | None = None
 
     @property
@@ -65,7 +66,7 @@ class _Draft:
     """Collects facts of topics from recordings, and assigns a topic to each sensor."""
 
     topics: dict[str, _Found] = field(default_factory=dict)
-    radars: set[str] = field(default_factory=set)
+    radars: dict[str, int] = field(default_factory=dict)  # as `Walked.radars`
     static: list[tuple[str, str]] = field(default_factory=list)  # (parent, child) of the static transforms
     transforms: Calibration = field(default_factory=Calibration)  # those of /tf
     lines: list[_Line] = field(default_factory=list)
@@ -104,6 +105,9 @@ class _Draft:
             found = self.topics[message.topic] = _Found(message.topic, message.schema, len(message.data))
             if message.schema in CAMERA_TYPES:
                 found.camera = CameraFacts(message.topic, message.schema, DEFAULT_LIMITS)
+            elif message.schema == streams.CLOUD:
+                with suppress(MessageError):
+                    found.placed = {"x", "y", "z"} <= {field.name for field in decode(message).fields}
         found.messages += 1
         if found.camera is not None:
             found.camera.offer(message)
@@ -188,7 +192,8 @@ class _Draft:
             type_place = streams.ROLES[key].index(found.schema) if sensor is None else 0
             beside = sensor is None and namespace_of(found.topic, found.schema) != space
             size = found.messages if sensor is None else found.size if key.startswith("lidar") else 0
-            return name is None, beside, type_place, -size, *_in_front(found.topic), found.topic
+            radar = -self.radars.get(found.topic, 0)  # targets come before the objects that are made of them
+            return name is None, beside, type_place, radar, -size, *_in_front(found.topic), found.topic
 
         frames: dict[str, str] = {}
         used: list[_Found] = []
@@ -197,6 +202,8 @@ class _Draft:
             if sensor is not None and not sensor.default:
                 name, value = sensor.setting or ("", "")
                 self._leave(key, found, f"to use it, also write `{name}: {str(value).lower()}`")
+            elif not found.placed:
+                self._leave(key, found, "its points have no x, y, z")
             elif sensor is not None and others:
                 self._leave(key, found, "by its name made from another topic")
             elif sensor is not None and found.frame_id and found.frame_id in frames:
@@ -286,15 +293,17 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) ->
         draft.read(given, report)
     draft.conclude()
     named = listed((one.label for one in recordings), 3)
-    if not draft.lines:
-        raise RecordingError(f"{named}: no topic has a type that a dataset uses; edgefirst-ros info lists the topics")
+    seen = [line for line in draft.lines if line.key not in streams.ROLES]
+    if not seen:
+        what = "no topic has pictures, clouds or cubes that can be samples"
+        raise RecordingError(f"{named}: {what}; edgefirst-ros info lists the topics")
     text = [
         f"# Drafted by `edgefirst-ros rig` from {one_line(named)}.",
         "# Rates, frame_ids and types are those of the recording. Check the guesses, then convert with --config.",
     ]
     if all(line.key != "camera" for line in draft.lines):
         text.append("# No camera was found: the messages of this topic become the samples.")
-        text.append(f"reference_topic: {quote(draft.lines[0].parts['topic'])}")
+        text.append(f"reference_topic: {quote(seen[0].parts['topic'])}")
     text.append("rig:")
     text += [_write_line(line) for line in draft.lines]
     base = draft.base_frame()

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings as drivers of other vehicles write them: names of frames and topics, fields of clouds."""
 
+import numpy as np
 import pytest
+import yaml
 from bags import messages, write
 from pose_recordings import ODOMETRY, add_messages, poses
 from rosbags.typesys import Stores, get_typestore
 from same_dataset import assert_same_dataset
+from typer.testing import CliRunner
 
 from edgefirst_ros import convert
+from edgefirst_ros.cli.app import app
+from edgefirst_ros.streams import CLOUD
 from edgefirst_ros.synthetic import START
+from edgefirst_ros.synthetic.messages import cloud
 
 SMALL = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 50}
 
@@ -34,3 +40,32 @@ def test_a_leading_slash_of_a_frame_means_nothing(recording, tmp_path, slashed):
     for one in (plain, path):
         convert(one, one.parent, rig={"base_frame": "/base_link", "pose": "/odom"})
     assert_same_dataset(path.parent, plain.parent, "drive")
+
+
+# ---- fields of clouds -------------------------------------------------------------------------
+TARGETS = ("x", "y", "z", "radial_speed", "power", "rcs")
+OBJECTS = ("x", "y", "z", "speed_absolute", "heading", "length", "quality")
+UMRR = {"/smart_radar/port_objects_0": OBJECTS, "/smart_radar/port_targets_0": TARGETS}
+ARS548 = {"/PointCloudDetection": ("x", "y", "z", "v", "r", "RCS"), "/PointCloudObject": ("x", "y", "z", "vx", "vy")}
+MULTISCAN = {"/cloud_polar": ("azimuth", "elevation", "range"), "/cloud": ("x", "y", "z", "i")}
+
+
+@pytest.mark.parametrize(
+    ("clouds", "key", "topic"),
+    [
+        (UMRR, "radar.targets", "/smart_radar/port_targets_0"),  # not the tracks that the radar makes of them
+        (ARS548, "radar.targets", "/PointCloudDetection"),
+        (MULTISCAN, "lidar.points", "/cloud"),
+    ],
+)
+def test_a_draft_takes_the_cloud_that_was_measured(recording, tmp_path, clouds, key, topic):
+    sent = [
+        (at, name, CLOUD, cloud(np.zeros(8, [(field, "<f4") for field in fields]), name[:7], at))
+        for at in range(START, START + 10**9, 10**8)
+        for name, fields in clouds.items()
+    ]
+    path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
+    done = CliRunner().invoke(app, ["rig", str(path)])
+    rig = yaml.safe_load(done.output)["rig"]
+    assert {name: of["topic"] for name, of in rig.items()} == {"camera": "/camera/jpeg", key: topic}
+    assert all(f"{key}: {{topic: {name}}}" in done.output for name in clouds)

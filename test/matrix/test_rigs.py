@@ -153,8 +153,8 @@ def spoil(tmp_path, what):
     write_recording(path, Recipe(seconds=0.5, topics={"gps"}))
     taken.touch()
     other = tmp_path / "other.mcap"
-    if what == "no topic":
-        write_recording(path, Recipe(seconds=0.5, topics={"radar/info"}))
+    if what in ("radar/info", "imu"):
+        write_recording(path, Recipe(seconds=0.5, topics={what}))
     elif what == "other type":
         write_recording(other, Recipe(seconds=0.5, topics={"imu"}, rename={"imu": "/gps"}))
     elif what == "no recording":
@@ -166,7 +166,8 @@ def spoil(tmp_path, what):
 @pytest.mark.parametrize(
     ("what", "error", "names"),
     [
-        ("no topic", RecordingError, "drive.mcap"),
+        ("radar/info", RecordingError, "drive.mcap: no topic has pictures, clouds or cubes"),
+        ("imu", RecordingError, "drive.mcap: no topic has pictures, clouds or cubes"),  # has no members
         ("no recording", RecordingError, "drive.mcap"),
         ("other type", UsageError, "/gps is sensor_msgs/msg/Imu, in another recording sensor_msgs/msg/NavSatFix"),
         ("exists", DatasetError, "taken.yaml"),
@@ -283,11 +284,12 @@ def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields_or_name(recording
     [
         ("image_rect_raw", IMAGE, "16UC1"),
         ("depth_registered", IMAGE, "32FC1"),
+        ("range_image", IMAGE, "mono16"),
         ("image_rect_raw/compressed", COMPRESSED_IMAGE, "16UC1; png compressed "),
     ],
 )
 def test_pictures_of_depth_are_no_camera(recording, tmp_path, name, schema, form):
-    """As those of RealSense, ZED and OAK cameras; the same pictures in two forms are not several cameras."""
+    """As those of RealSense, ZED and OAK cameras and of Ouster lidars; a picture in two forms is not of two cameras."""
     color, depth = "/front/color/image_raw/compressed", f"/front/depth/{name}"
     sent = []
     for at in range(START, START + 10**9, 10**8):
