@@ -326,11 +326,16 @@ class _Finder:
             return Infos(own[0], frozenset(own[:1]))
         return Infos(None, frozenset(t for t, space in spaces.items() if cameras.owner(space) is None))
 
-    def pose(self, settings: Settings) -> str | None:
+    def transforms(self, name: str, reference: str) -> str | None:
+        """Return the topic of transforms, `tf` or `tf_static`; of several vehicles that of the reference topic's."""
+        vehicle, found = reference.lstrip("/").partition("/")[0], self.known(name)
+        return self.single(name, [t for t in found if t.lstrip("/").startswith(f"{vehicle}/")] or found)
+
+    def pose(self, settings: Settings, reference: str) -> str | None:
         """Return the topic of poses: the named one, that of transforms between named frames, else the only one."""
         own = settings.sensor("pose")
         if own.tf is not None:
-            topic = self.one("tf")
+            topic = self.transforms("tf", reference)
             if topic is None and not self.live:
                 frames = " and ".join(own.tf)
                 self.notes.append(f"pose: the rig names {frames} of /tf, but the recording has no topic /tf")
@@ -484,7 +489,7 @@ def choose_topics(
         finder.notes.append("camera is not among the sensors: samples have only the times of its pictures")
     missing = [] if live else [key for key in settings.sensors if key not in (*companions, own, CAMERA)]
     finder.notes += [f"{sensor}: was requested, but the recording has no topic of it" for sensor in missing]
-    pose = finder.pose(settings)
+    pose = finder.pose(settings, reference)
     model = given["model"] if "model" in with_topic else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None
     infos = {CAMERA: finder.infos(info, finder.cameras)}
@@ -494,7 +499,7 @@ def choose_topics(
     statics = [
         *(topic for of in infos.values() for topic in of.among),
         model_info or finder.of_camera("model/info", beside),
-        finder.one("tf_static"),
+        finder.transforms("tf_static", reference),
     ]
     masks = (given_masks or finder.masks(model, beside)) if settings.masks or settings.polygons else None
     fused, cubes = "fusion/boxes3d", finder.of_type(CUBES)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import yaml
 from bags import messages, write
-from pose_recordings import ODOMETRY, add_messages, poses
+from pose_recordings import ODOMETRY, STATIC, TF, add_messages, poses, static_message, transforms_message
 from rosbags.typesys import Stores, get_typestore
 from same_dataset import assert_same_dataset
 from typer.testing import CliRunner
 
-from edgefirst_ros import convert
+from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.streams import CLOUD
 from edgefirst_ros.synthetic import START
@@ -40,6 +40,24 @@ def test_a_leading_slash_of_a_frame_means_nothing(recording, tmp_path, slashed):
     for one in (plain, path):
         convert(one, one.parent, rig={"base_frame": "/base_link", "pose": "/odom"})
     assert_same_dataset(path.parent, plain.parent, "drive")
+
+
+def test_transforms_are_those_of_the_vehicle_of_the_camera(recording, tmp_path):
+    """Two robots in one recording, each with a namespace around its topics, and not around its frames."""
+    still, stamps = (0, 0, 0, 1), range(START, START + 10**9 + 1, 10**8)
+    sent = [
+        *((START, f"/robot{n}/tf_static", STATIC, static_message(START, "base_link", "camera", (n, 0, 0), still))
+        for n in (1, 2)),
+        *((at, f"/robot{n}/tf", TF, transforms_message([(at, "odom", "base_link", (n, 0, 0), still)]))
+        for at in stamps for n in (1, 2)),
+    ]  # fmt: skip
+    names = {"camera": "/robot2/camera/image_raw/compressed"}
+    path = add_messages(recording(**SMALL, topics={"camera"}, rename=names), tmp_path / "drive.mcap", sent)
+    outcome = convert(path, tmp_path, rig={"pose": {"tf": ["odom", "base_link"]}})
+    dataset = Dataset(outcome.paths.container)
+    assert [one["translation"] for one in dataset.calibration("drive").static_transforms] == [[2, 0, 0]]
+    assert dataset[5].pose.position == (2, 0, 0)
+    assert not any("several topics" in note or "no static" in note for note in outcome.notes)
 
 
 # ---- fields of clouds -------------------------------------------------------------------------
