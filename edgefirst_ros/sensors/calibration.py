@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 GIVEN, IDENTITY, MISSING = "given", "identity", "missing"
 WORDS = (GIVEN, IDENTITY, MISSING)
 """Quality of a calibration, from best to worst."""
+RECTIFIED = re.compile(r"(?<![a-z])rect(?![a-z])")
+"""A word in the names of topics with pictures that image_proc, or the camera, has rectified: `image_rect_color`."""
 STRAIGHT = 2e-6
 """Largest turn that counts as none, rad."""
 
@@ -103,10 +106,19 @@ class Calibration:
     def info_of(self, camera: str) -> dict[str, Any] | None:
         """Return the CameraInfo of a camera; None without one.
 
-        frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo.
+        frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo; for rectified pictures k is
+        that of p, without distortion.
         """
         key = self._key(camera)
-        return None if key is None else self._infos[key].value
+        value = None if key is None else self._infos[key].value
+        if value is None or not self._is_rectified(camera, value):
+            return value
+        return {**value, "d": [0.0] * len(value["d"]), "k": [x for n, x in enumerate(value["p"]) if n % 4 < 3]}
+
+    def _is_rectified(self, camera: str, info: Mapping[str, Any]) -> bool:
+        """True if the distortion of a CameraInfo is taken out of the pictures, as their topic's name says."""
+        pictures = self.cameras.get(camera)
+        return bool(pictures and RECTIFIED.search(pictures.topic) and any(info["d"]) and info["p"][0] > 0)
 
     @property
     def lacking_size(self) -> list[str]:
@@ -176,8 +188,13 @@ class Calibration:
                 if size is not None and pictures is not None and pictures.size not in (None, size):
                     of, its = (" x ".join(map(str, one or ())) for one in (size, pictures.size))
                     found.append(f"camera/info: {key[0]} is for pictures of {of}, those of {pictures.topic} have {its}")
+                if self._is_rectified(camera, self._infos[key].value):
+                    topic = self.cameras[camera].topic
+                    found.append(f"camera/info: {key[0]}: p counts, without distortion: {topic} is rectified")
                 if self._infos[key].changed is not None:
                     found.append(_describe_change("camera/info", self._infos[key]))
+            elif pictures is not None and not may_be and len(self.cameras) > 1:
+                found.append(f"camera/info: none belongs to {pictures.topic}")
             elif pictures is not None and may_be:
                 found.append(
                     f"camera/info: {', '.join(sorted(may_be))} is not used for {pictures.topic}: expected one topic "

@@ -24,6 +24,8 @@ DATATYPES = (0, 2, 1, 4, 3, 6, 5, 7, 8)
 """PointField.datatype of each PackedElementField.NumericType."""
 FLOATS = {7: "<f4", 8: "<f8"}
 """numpy kinds of the datatypes that a turned coordinate may have."""
+MODELS = {"kannala_brandt": "equidistant"}
+"""Name of a distortion model -> that of ROS."""
 GPS = 1
 """NavSatStatus.service."""
 
@@ -127,7 +129,8 @@ def _fix(message: Any, note: Note) -> Any:
 def _calibration(message: Any, note: Note) -> Any:
     k, r, p = (list(values) or [0.0] * size for values, size in ((message.K, 9), (message.R, 9), (message.P, 12)))
     size = message.height, message.width
-    return sensor_msgs.CameraInfo(_header(message), *size, message.distortion_model, list(message.D), k, r, p)
+    model = MODELS.get(message.distortion_model, message.distortion_model)
+    return sensor_msgs.CameraInfo(_header(message), *size, model, list(message.D), k, r, p)
 
 
 def _pose(message: Any, note: Note) -> Any:

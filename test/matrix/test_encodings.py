@@ -43,6 +43,7 @@ from edgefirst_ros.messages import Message as OwnMessage
 from edgefirst_ros.messages import decode
 from edgefirst_ros.nodes.dataset_messages import open_playable
 from edgefirst_ros.sources.inputs import open_files, recordings_of
+from edgefirst_ros.sources.protobuf import open_converter
 from edgefirst_ros.synthetic import START
 
 SECOND = 1_000_000_000
@@ -370,6 +371,14 @@ def test_a_protobuf_fix_without_covariance_is_a_position(drives, tmp_path):
     places = ["frame", "latitude", "longitude", "altitude"]
     assert frames(outcome.paths.frames).select(places).equals(frames(offline / "drive.frames.arrow").select(places))
     assert frames(outcome.paths.frames)["latitude"].drop_nulls().len() > 4
+
+
+def test_a_distortion_model_of_foxglove_has_the_name_of_ros():
+    kind = CameraCalibration_pb2.CameraCalibration
+    schema, convert_one = open_converter("foxglove.CameraCalibration", descriptors(kind), pytest.fail)
+    sent = kind(distortion_model="kannala_brandt", D=[0.1, 0.2, 0.3, 0.4])
+    found = decode(OwnMessage("/t", schema, 0, 0, 0, convert_one(sent.SerializeToString())))
+    assert (found.distortion_model, list(found.d)) == ("equidistant", list(sent.D))
 
 
 def test_single_transforms_in_protobuf_are_the_same(drives, tmp_path):

@@ -338,7 +338,8 @@ def test_the_camera_info_of_pictures_of_another_size_is_noted(tmp_path, named):
     outcome = convert(path, tmp_path / "out", rig=rig, max_width=64)
     noted = [note for note in outcome.notes if "camera/info" in note]
     assert noted == [
-        "rigged.mcap: camera/info: /left/camera_info is for pictures of 128 x 64, those of /camera/jpeg have 160 x 96"
+        "rigged.mcap: camera/info: /left/camera_info is for pictures of 128 x 64, those of /camera/jpeg have 160 x 96",
+        "rigged.mcap: camera/info: none belongs to /left/jpeg",
     ] * (named == "/left/camera_info")
 
 

@@ -11,7 +11,7 @@ from edgefirst.schemas import edgefirst_msgs, geometry_msgs, sensor_msgs, std_ms
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Transforms, transforms_of
-from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
+from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frames_of, judge
 from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
 
 CAMERA_INFO, MODEL_INFO = "sensor_msgs/msg/CameraInfo", "edgefirst_msgs/msg/ModelInfo"
@@ -41,6 +41,33 @@ def test_camera_info():
         "p": list(range(12)),
     }  # fmt: skip
     assert found.focal_35mm() == 19  # 36 * 1000 / 1920 = 18.75
+
+
+@pytest.mark.parametrize(
+    ("topic", "p", "straight"),
+    [
+        ("/left/image_rect_color/compressed", [900, 0, 950, -90, 0, 901, 530, 0, 0, 0, 1, 0], True),
+        ("/zed/rgb/color/rect/image", [900, 0, 950, 0, 0, 901, 530, 0, 0, 0, 1, 0], True),
+        ("/left/image_rect", [0.0] * 12, False),  # not calibrated for it
+        ("/left/image_raw", [900, 0, 950, 0, 0, 901, 530, 0, 0, 0, 1, 0], False),
+        ("/direct/rectangle", [900, 0, 950, 0, 0, 901, 530, 0, 0, 0, 1, 0], False),
+    ],
+)
+def test_rectified_pictures_have_no_distortion(topic, p, straight):
+    """image_proc publishes them beside the CameraInfo of the raw ones: k and d are of these, p of the rectified."""
+    pictures = PictureFacts(topic, "/left/camera_info", frame_id="camera")
+    found = Calibration({"camera": pictures, "camera.rear": PictureFacts("/rear", None, {"/rear/camera_info"})})
+    raw = camera()
+    sent = sensor_msgs.CameraInfo(
+        std_msgs.Header(frame_id="camera"), 1080, 1920, "plumb_bob", list(raw.d), list(raw.k), list(raw.r), p
+    )
+    found.take(CAMERA_INFO, sent, topic="/left/camera_info")
+    info = found.camera_info
+    assert info["k"] == ([900, 0, 950, 0, 901, 530, 0, 0, 1] if straight else list(raw.k))
+    assert info["d"] == ([0.0] * 5 if straight else list(raw.d))
+    assert info["p"] == p
+    said = [f"camera/info: /left/camera_info: p counts, without distortion: {topic} is rectified"] * straight
+    assert found.notes == [*said, "camera/info: none belongs to /rear"]
 
 
 @pytest.mark.parametrize(
