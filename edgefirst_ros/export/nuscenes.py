@@ -42,7 +42,7 @@ from edgefirst_ros.export.drive import (
     read_groups,
 )
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead, write_files
-from edgefirst_ros.sensors.cloud import decode_grid
+from edgefirst_ros.sensors.cloud import decode_grid, speed_field
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
 from edgefirst_ros.streams import CAMERA, of_kind
@@ -582,7 +582,7 @@ def pack_lidar(points: NDArray[np.void]) -> bytes:
     packed = np.zeros((len(points), 5), "<f4")
     for column, axis in enumerate("xyz"):
         packed[:, column] = points[axis]
-    for name in ("intensity", "reflect", "reflectivity"):
+    for name in ("intensity", "reflect", "reflectivity", "i"):
         if name in names:
             values = points[name]
             if values.dtype != np.uint8:
@@ -599,7 +599,7 @@ def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
     """Return points as a PCD file of nuScenes' 18 fields.
 
     Args:
-        points: structured (N,), m in the sensor's axes, `speed` along the ray in m/s, away is positive.
+        points: structured (N,), m in the sensor's axes, with the speed along the ray as `speed_field` finds it.
         velocity: (3,) m/s of the sensor over ground, in its own axes; compensates `vx_comp` and `vy_comp`.
     """
     names = points.dtype.names or ()
@@ -609,11 +609,14 @@ def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
         place[:, column] = found[axis] = points[axis]
     length = np.sqrt(np.add.reduce(place * place, 1, keepdims=True))
     ray = np.divide(place, length, out=np.zeros(place.shape), where=length > 0)
-    speed = points["speed"].astype(float) if "speed" in names else np.zeros(len(points))
+    name = speed_field(names)
+    speed = points[name].astype(float) if name is not None else np.zeros(len(points))
     for suffix, along in (("", speed), ("_comp", speed + ray @ velocity)):
         found[f"vx{suffix}"], found[f"vy{suffix}"] = along * ray[:, 0], along * ray[:, 1]
-    if "rcs" in names:
-        found["rcs"] = points["rcs"]
+    same = ("rcs", "vx", "vy", "vx_comp", "vy_comp") if "vx_comp" in names else ("rcs",)
+    for name in names:
+        if name.lower() in same:
+            found[name.lower()] = points[name]
     found["id"] = np.arange(len(points)) % (1 << 15)
     return _RADAR_HEADER.format(len(points)).encode() + found.tobytes() + b"\n"  # official reader: one byte more
 
@@ -668,7 +671,7 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
         if channel is None:
             report.add(kind, "", NO_HOME, number)
         else:
-            fields = {"radar": "power, noise", "lidar": "fields beside x, y, z, intensity, ring"}
+            fields = {"radar": "fields beside x, y, z, speed, rcs", "lidar": "fields beside x, y, z, intensity, ring"}
             left = counts.lost[f"{channel.name} without points"] + counts.lost[f"{kind} without CameraInfo"]
             twice = number - written[channel.name] - left
             again = f"{twice} members that repeat a message or have no pose" if twice else ""

@@ -22,6 +22,7 @@ from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Chec
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
 from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject, spread
+from edgefirst_ros.sensors.cloud import speed_field
 from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.sensors.transforms import ecef, world_to_ecef
 from edgefirst_ros.streams import CAMERA, Form, is_radar, of_key
@@ -238,7 +239,7 @@ def _targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable
 def speeds(points: Any) -> Floats:
     """Radial speed of radar points in m/s; NaN where it is unknown."""
     names = points.dtype.names or ()
-    name = next((one for one in ("speed", "doppler", "velocity", "vx") if one in names), None)
+    name = speed_field(names) or ("vx" if "vx" in names else None)
     return np.full(len(points), math.nan) if name is None else points[name].astype(float)
 
 

@@ -40,6 +40,8 @@ HEADER_LIMIT = 65536
 """Bytes in which the header of a PCD file must end."""
 PIECE = 1 << 14
 """Points that are made into text at a time."""
+SPEEDS = ("speed", "radial_speed", "doppler", "velocity", "v_r", "v")
+"""Fields with the speed of a radar's target along the ray, m/s, away is positive, in small letters."""
 MOST_SHARED = 4
 """Fields may overlap, but not take more than so many times the bytes of the points."""
 LZF_LIMIT = 88
@@ -96,6 +98,12 @@ def encode_cloud(
     if data == "ascii":
         return [header, _text(table)]
     return [header, _compressed(table) if data == "binary_compressed" else table.view(np.uint8).data]
+
+
+def speed_field(names: Iterable[str]) -> str | None:
+    """Return the field of a radar's points that has the speed along the ray; None without one."""
+    known = {name.lower(): name for name in names}
+    return next((known[name] for name in SPEEDS if name in known), None)
 
 
 def points_of(message: PointCloud2) -> NDArray[Any]:

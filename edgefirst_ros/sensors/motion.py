@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.sensors.cloud import points_of
+from edgefirst_ros.sensors.cloud import points_of, speed_field
 from edgefirst_ros.sensors.navigation import DEGREE, Fix, fix_of, reachable, yaw_pitch_roll
 from edgefirst_ros.sensors.picture import AREA, Picture, PictureEncoder
 
@@ -244,7 +244,8 @@ class DopplerMotion(SensorMotion):
 
     def add(self, stamp: int, content: Any) -> None:
         """Add a cloud. Raises MessageError if its data are broken."""
-        columns = _columns(content, "x", "y", "z", "speed") or _columns(content, "x", "y", "z", "doppler")
+        name = speed_field(field.name for field in content.fields)
+        columns = _columns(content, "x", "y", "z", name) if name is not None else None
         if columns is None:
             return
         x, y, z, away = columns

@@ -22,7 +22,7 @@ from l5kit_truth import PLACED, RECIPES, east_north_up, tracked, turn
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
-from edgefirst_ros.export.nuscenes import RADAR, pack_lidar
+from edgefirst_ros.export.nuscenes import RADAR, pack_lidar, pack_radar
 from edgefirst_ros.report.projection import project
 from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
@@ -202,7 +202,7 @@ def test_sweeps_of_lidar_and_radar_are_read(found, dataset):
     assert len(radar) == 10 * things
 
 
-@pytest.mark.parametrize("name", ["intensity", "reflect", "reflectivity"])
+@pytest.mark.parametrize("name", ["intensity", "reflect", "reflectivity", "i"])
 @pytest.mark.parametrize(
     ("kind", "given", "wanted"),
     [
@@ -219,6 +219,28 @@ def test_points_of_a_lidar_are_x_y_z_intensity_and_ring(name, kind, given, wante
     points["ring"], points[name] = [3, 1, 2], given
     expected = [[120, 121, 122, wanted[0], 3], [121, 122, 123, wanted[1], 1], [122, 123, 124, wanted[2], 2]]
     assert np.frombuffer(pack_lidar(points), "<f4").reshape(3, 5).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        *(
+            ({speed: 5.0, "RCS": 7.0}, (7, 3, 4, 9, 12))
+            for speed in ("speed", "radial_speed", "Doppler", "velocity", "v")
+        ),
+        ({"rcs": 7.0, "vx": 1.0, "vy": 2.0, "vx_comp": 3.0, "vy_comp": 4.0}, (7, 1, 2, 3, 4)),  # nuScenes' own
+        ({"power": 1.0}, (0, 0, 0, 6, 8)),
+    ],
+)
+def test_points_of_a_radar_have_the_speeds_of_its_own_fields(fields, expected):
+    """At (3, 4, 0) m from a sensor that moves with (6, 8, 0) m/s."""
+    points = np.zeros(1, [(name, "<f4") for name in ("x", "y", "z", *fields)])
+    for name, value in {"x": 3, "y": 4, **fields}.items():
+        points[name] = value
+    _, _, body = pack_radar(points, np.array([6.0, 8.0, 0.0])).partition(b"DATA binary\n")
+    assert np.frombuffer(body[:-1], RADAR)[["rcs", "vx", "vy", "vx_comp", "vy_comp"]].tolist() == [
+        pytest.approx(expected)
+    ]
 
 
 def test_radar_speeds_are_along_the_ray_and_over_ground(dataset, out, found):

@@ -320,12 +320,13 @@ def test_lines_are_against_the_camera_unless_most_sensors_disagree_with_it():
     assert join_pairs([Pair("camera", "imu", "turn", Offset(None, "too short"))]) == {}
 
 
-def test_speed_by_doppler_is_that_of_standing_things():
+@pytest.mark.parametrize("name", ["speed", "radial_speed", "Doppler"])
+def test_speed_by_doppler_is_that_of_standing_things(name):
     angle = np.radians([-40, -10, 0, 25, 50, 5, 8])
-    points = np.zeros(7, dtype=[(name, "<f4") for name in ("x", "y", "z", "speed")])
+    points = np.zeros(7, dtype=[(field, "<f4") for field in ("x", "y", "z", name)])
     points["x"], points["y"] = 20 * np.cos(angle), 20 * np.sin(angle)
-    points["speed"] = -(12 * np.cos(angle) + 0.5 * np.sin(angle))  # 12 m/s, and 0.5 m/s to the left at the sensor
-    points["speed"][5:] = 3, -19  # two cars
+    points[name] = -(12 * np.cos(angle) + 0.5 * np.sin(angle))  # 12 m/s, and 0.5 m/s to the left at the sensor
+    points[name][5:] = 3, -19  # two cars
     speeds = DopplerMotion()
     for n in range(2):
         speeds.add(START + n * 10**9, sensor_msgs.PointCloud2.from_cdr(cloud(points, "radar", 0)))

@@ -126,7 +126,7 @@ def test_a_mask_that_is_garbage_is_noted_and_the_boxes_are_drawn(tmp_path):
     assert "oxes of car, person" in done.pages[0].read_text()
 
 
-@pytest.mark.parametrize("name", ["speed", "doppler", "velocity", "vx"])
+@pytest.mark.parametrize("name", ["speed", "radial_speed", "Doppler", "velocity", "vx"])
 def test_the_speed_of_a_target_is_known_by_its_name(name):
     points = np.zeros(2, [("x", "f4"), (name, "f4")])
     points[name] = 1.5, -2
