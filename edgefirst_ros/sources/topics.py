@@ -377,7 +377,7 @@ class _Finder:
             self.notes.append(f"{topic}: masks are not used: they have no header, and without boxes they fit no frame")
         return topic if model is not None and self.topics[model] == DETECT else None
 
-    def camera(self) -> str:
+    def camera(self, depths: Container[str] = ()) -> str:
         for name in CAMERA_NAMES:
             found = self.known(name)
             if len(found) == 1:
@@ -393,8 +393,10 @@ class _Finder:
                 return found[0]
         sensors = [topic for topic, schema in self.topics.items() if not schema.startswith(NOT_OF_SENSORS)]
         there = nearest_first(CAMERA_NAMES[0], sensors or self.topics)
+        passed = listed([topic for topic in sensors if topic in depths], FEW)
         raise RecordingError(
             f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {there}; "
+            f"{f'no camera, but depth or 16 bits a pixel: {passed}; ' if passed else ''}"
             f"to make samples of another topic, {SET_REFERENCE}"
         )
 
@@ -452,7 +454,7 @@ def choose_topics(
             raise UsageError(f"rig: {CAMERA}: {wanted} {absent}; there are {nearest_first(wanted, topics)}")
         reference = named
     elif settings.reference_topic is None:
-        reference = finder.camera()
+        reference = finder.camera(depths)
     else:
         named = _named(settings.reference_topic, topics)
         if named is None:

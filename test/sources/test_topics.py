@@ -131,6 +131,11 @@ def test_what_image_transport_publishes_beside_pictures_is_no_camera(name):
     assert chosen({topic: JPEG}, reference_topic=topic).reference == topic
 
 
+def test_only_pictures_of_depth_are_named_where_no_camera_is():
+    with pytest.raises(RecordingError, match="; no camera, but depth or 16 bits a pixel: /thermal/image_raw; to make"):
+        choose_topics({"/thermal/image_raw": RAW, "/imu": IMU}, Settings(), depths={"/thermal/image_raw"})
+
+
 def test_several_video_topics_are_not_passed_over_for_one_of_the_next_type():
     with pytest.raises(UsageError):
         chosen({"/left": VIDEO, "/right": VIDEO, "/still": JPEG})
