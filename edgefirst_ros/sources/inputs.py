@@ -167,16 +167,16 @@ def _files_of_bag(folder: Path) -> tuple[Path, ...]:
     storage = known.get("storage_identifier", "mcap")
     if storage not in STORAGES:
         raise RecordingError(f"{place}: its storage is {str(storage)[:80]!r}; expected {' or '.join(STORAGES)}")
-    if str(known.get("compression_mode") or "none").lower() == "file":
-        why = "its files are compressed as a whole; unpack them, or compress chunks or messages"
-        raise RecordingError(f"{place}: {why}")
+    packed = str(known.get("compression_mode") or "none").lower() == "file"
     found = []
     for file in files:
-        plain = Path(file)
+        plain = Path(file.removesuffix(".zstd") if packed else file)
         if plain.is_absolute() or ".." in plain.parts or "\0" in file:
             raise RecordingError(f"{place}: names {file[:200]!r}; expected a file in {folder}")
         inside = folder / plain
         found.append(inside if inside.exists() else folder / plain.name)  # older ones begin with the folder's name
+        if packed and not found[-1].exists():
+            raise RecordingError(f"{place}: its files are compressed as a whole; unpack them beside it: zstd -d *.zstd")
     if len(set(found)) < len(found):
         raise RecordingError(f"{place}: names a file twice")
     return tuple(found)

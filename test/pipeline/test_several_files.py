@@ -5,6 +5,7 @@ import random
 import shutil
 
 import pytest
+import zstandard
 from bags import bag, messages, together, write
 from written import members, rows
 
@@ -51,6 +52,22 @@ def test_the_order_of_the_metadata_counts(uncut, tmp_path, begin):
     _, found, expected = uncut
     folder = bag(tmp_path / "drive", found, [n * len(found) // 12 for n in range(1, 12)], begin=begin)
     same(convert(folder / "metadata.yaml" if begin else folder, tmp_path / "out"), expected)
+
+
+def test_a_rosbag2_folder_of_compressed_files_is_read_once_they_are_unpacked(uncut, tmp_path):
+    """As `ros2 bag record --compression-mode file` leaves it, and then as `zstd -d *.zstd` does."""
+    _, found, expected = uncut
+    folder = bag(tmp_path / "drive", found, [len(found) // 2])
+    metadata = folder / "metadata.yaml"
+    text = metadata.read_text().replace('compression_mode: ""', "compression_mode: FILE")
+    metadata.write_text(text.replace(".mcap\n", ".mcap.zstd\n"))
+    unpacked = [file.rename(tmp_path / file.name) for file in sorted(folder.glob("*.mcap"))]
+    for file in unpacked:
+        (folder / f"{file.name}.zstd").write_bytes(zstandard.compress(file.read_bytes()))
+        with pytest.raises(RecordingError, match=r"compressed as a whole; unpack them beside it: zstd -d \*\.zstd"):
+            convert(folder, tmp_path / "out")
+        file.rename(folder / file.name)
+    same(convert(folder, tmp_path / "out"), expected)
 
 
 def test_joined_files_are_one_recording_in_any_order(uncut, tmp_path):
