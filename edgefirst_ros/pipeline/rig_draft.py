@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -150,31 +150,34 @@ class _Draft:
         return None
 
     def _cameras(self, group: list[_Found]) -> None:
-        """Draft the cameras; of several topics with pictures of one camera the preferred form."""
+        """Draft the cameras; of several topics with one namespace and frame_id the preferred form."""
 
         def order(found: _Found) -> tuple[int, int, str]:
             name = known_name(found.topic, found.schema)
             known = CAMERA_NAMES.index(name) if name in CAMERA_NAMES else len(CAMERA_NAMES)
             return known, streams.CAMERA_TYPES.index(found.schema), found.topic
 
-        spaces: dict[str, _Found] = {}
+        seen: dict[tuple[str, str], _Found] = {}
         for found in sorted(group, key=order):
-            space = namespace_of(found.topic, found.schema)
+            place = namespace_of(found.topic, found.schema), found.frame_id
             if found.camera is None or found.camera.size is None:
                 self._leave(streams.CAMERA.key, found, "no picture in it can be decoded")
-            elif space in spaces:
-                self._leave(streams.CAMERA.key, found, f"of the same camera as {spaces[space].topic}")
+            elif place in seen:
+                self._leave(streams.CAMERA.key, found, f"of the same camera as {seen[place].topic}")
             else:
-                spaces[space] = found
-        names = {found.topic: space or found.topic for space, found in spaces.items()}
+                seen[place] = found
+        number = Counter(space for space, _ in seen)
+        spaces = {found.topic: space for (space, _), found in seen.items()}
+        names = {topic: space if space and number[space] == 1 else topic for topic, space in spaces.items()}
         ordered = sorted(
-            spaces.values(),
-            key=lambda one: (one is not spaces.get(""), order(one)[0], *_in_front(names[one.topic]), one.topic),
+            seen.values(),
+            key=lambda one: (spaces[one.topic] != "", order(one)[0], *_in_front(names[one.topic]), one.topic),
         )
         infos = sorted(one.topic for one in self.topics.values() if one.schema == streams.CAMERA_INFO)
         only = infos[0] if len(infos) == len(ordered) == 1 else None
         for key, found in _with_instances(streams.CAMERA.key, ordered, names):
-            info = self._beside(found, "camera/info") or only
+            info = self._beside(found, "camera/info") if number[spaces[found.topic]] == 1 else None
+            info = info or only
             parts = {"topic": found.topic} | ({"info": info} if info is not None else {})
             first = key == streams.CAMERA.key
             note = "the reference: its frames are the samples, " if first else ""

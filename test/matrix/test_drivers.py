@@ -5,14 +5,15 @@ import numpy as np
 import pytest
 import yaml
 from bags import messages, write
-from pose_recordings import ODOMETRY, STATIC, TF, add_messages, poses, static_message, transforms_message
+from edgefirst.schemas import sensor_msgs
+from pose_recordings import ODOMETRY, STATIC, TF, add_messages, head, poses, static_message, transforms_message
 from rosbags.typesys import Stores, get_typestore
 from same_dataset import assert_same_dataset
 from typer.testing import CliRunner
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.streams import CLOUD
+from edgefirst_ros.streams import CLOUD, IMAGE
 from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.messages import cloud
 
@@ -58,6 +59,25 @@ def test_transforms_are_those_of_the_vehicle_of_the_camera(recording, tmp_path):
     assert [one["translation"] for one in dataset.calibration("drive").static_transforms] == [[2, 0, 0]]
     assert dataset[5].pose.position == (2, 0, 0)
     assert not any("several topics" in note or "no static" in note for note in outcome.notes)
+
+
+def test_cameras_of_one_namespace_are_told_apart_by_their_frames(recording, tmp_path):
+    """As in the bags of Ford's vehicles; two forms of one camera have its frame."""
+    frames = {"/image_left": "left", "/image_right": "right", "/image_right_rect": "right"}
+    sent = [
+        (at, topic, IMAGE, sensor_msgs.Image(head(at, frame), 2, 2, "mono8", 0, 2, bytes(4)).to_bytes())
+        for at in range(START, START + 10**9, 10**8)
+        for topic, frame in frames.items()
+    ]
+    path = add_messages(recording(**SMALL, topics={"lidar/points"}), tmp_path / "drive.mcap", sent)
+    config = tmp_path / "rig.yaml"
+    assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
+    assert "# camera: {topic: /image_right_rect}  # of the same camera as /image_right;" in config.read_text()
+    rig = yaml.safe_load(config.read_text())["rig"]
+    assert {key: of["topic"] for key, of in rig.items() if key.startswith("camera")} == {
+        "camera": "/image_left", "camera.right": "/image_right"}  # fmt: skip
+    counts = convert(path, tmp_path, config=config).counts
+    assert counts["/image_left"].written == counts["/image_right"].written == 10
 
 
 # ---- fields of clouds -------------------------------------------------------------------------

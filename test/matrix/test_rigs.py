@@ -296,6 +296,7 @@ def test_pictures_of_depth_are_no_camera(recording, tmp_path, name, schema, form
         head = std_msgs.Header(builtin_interfaces.Time(*divmod(at, 10**9)), "depth_optical_frame")
         raw = sensor_msgs.Image(head, 2, 2, "bgr8" if schema != IMAGE else form, 0, 8, bytes(16))
         packed = sensor_msgs.CompressedImage(head, form, encode_gray(np.zeros((2, 2), np.uint16)))
+        head = std_msgs.Header(head.stamp, "camera_optical")
         plain = sensor_msgs.Image(head, 2, 2, "bgr8", 0, 8, bytes(16))
         sent.append((at, depth, schema, (raw if schema == IMAGE else packed).to_bytes()))
         sent.append((at, "/front/color/image_raw", IMAGE, plain.to_bytes()))
