@@ -14,8 +14,9 @@ from typing import Any
 from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources import source
+from edgefirst_ros.sources.protobuf import write_cdr
 from edgefirst_ros.sources.source import Channel, Convert, Damage, FileRecording, Note, RecordedFile, Repeats, in_span
-from edgefirst_ros.streams import TF_MESSAGE
+from edgefirst_ros.streams import FFMPEG, TF_MESSAGE
 
 BAG, DATABASE = ".bag", ".db3"
 BESIDE = ("-wal", "-journal")
@@ -146,8 +147,19 @@ def open_converter(kind: str, definition: bytes, note: Note) -> tuple[str, Conve
 
     def convert(data: bytes) -> bytes:
         try:
-            return bytes(store.ros1_to_cdr(data, kind))
+            made = bytes(store.ros1_to_cdr(data, kind))
+            older = kind == FFMPEG and b"img_width" in definition
+            return _packet(store.deserialize_cdr(made, kind)) if older else made
         except Exception:  # noqa: BLE001  any error of rosbags on bad bytes
             return b""
 
     return OLDER.get(kind, kind), convert
+
+
+def _packet(sent: Any) -> bytes:
+    """Return an FFMPEGPacket of ROS 1, whose fields have another order and other names, as one of ROS 2."""
+    stamp, data = sent.header.stamp, bytes(sent.data)
+    head = ("i", stamp.sec), ("I", stamp.nanosec), ("s", sent.header.frame_id)
+    size = ("i", sent.img_width), ("i", sent.img_height)
+    rest = ("s", sent.encoding), ("Q", sent.pts), ("B", sent.flags), ("B", 0), ("I", len(data))
+    return write_cdr([*head, *size, *rest]) + data

@@ -58,6 +58,13 @@ uint64 pts
 uint8 flags
 bool is_bigendian
 uint8[] data"""
+OLD_PACKET_TEXT = """std_msgs/Header header
+uint8[] data
+int32 img_width
+int32 img_height
+string encoding
+uint64 pts
+uint8 flags"""
 NUMERIC = {1: 2, 2: 1, 3: 4, 4: 3, 5: 6, 6: 5, 7: 7, 8: 8}
 """PointField.datatype -> PackedElementField.NumericType."""
 
@@ -291,7 +298,29 @@ def ros1_bag(path, source, packed=None):
     return path
 
 
+def packets_of_ros1(path, source):
+    """A bag with video as the transport of ROS 1 sends it: its message has another order of fields."""
+    found, store, ros1 = messages(source), store_of(messages(source)), get_typestore(Stores.ROS1_NOETIC)
+    ros1.register(get_types_from_msg(OLD_PACKET_TEXT, PACKET))
+    with rosbag1.Writer(path) as writer:
+        connections = {}
+        for schema, channel, message in found:
+            name, types, data = schema.name, store, None
+            if (packet := as_ffmpeg_packet(schema, message, store)) is not None:
+                name, types, sent = PACKET, ros1, store.deserialize_cdr(packet[-1], PACKET)
+                head = ros1.types["std_msgs/msg/Header"](7, sent.header.stamp, sent.header.frame_id)
+                old = sent.data, sent.width, sent.height, sent.encoding, sent.pts, sent.flags
+                data = ros1.serialize_ros1(ros1.types[PACKET](head, *old), PACKET)
+            if channel.topic not in connections:
+                text, digest = types.generate_msgdef(name)
+                connections[channel.topic] = writer.add_connection(channel.topic, name, msgdef=text, md5sum=digest)
+            data = store.cdr_to_ros1(message.data, name) if data is None else data
+            writer.write(connections[channel.topic], message.log_time, data)
+    return path
+
+
 WRAPPED = {
+    "bag, FFMPEGPacket": lambda folder, source: packets_of_ros1(folder / "drive.bag", source),
     "CompressedImage": lambda folder, source: wrapped(folder / "drive.mcap", source, as_compressed_image),
     "FFMPEGPacket": lambda folder, source: wrapped(folder / "drive.mcap", source, as_ffmpeg_packet),
     "protobuf": lambda folder, source: wrapped(folder / "drive.mcap", source, as_protobuf),
