@@ -230,12 +230,14 @@ class _Draft:
 
     def _pose(self) -> None:
         """Draft poses from the transforms that move the vehicle, unless a topic has them."""
-        moving = self.transforms.moving
-        base, above = self.base_frame(), {child: parent for parent, child in self.static} | moving
-        if not self.lines or base not in moving or any(line.key == "pose" for line in self.lines):
+        base, above = self.base_frame(), {child: parent for parent, child in self.static}
+        above |= {one["child"]: one["parent"] for one in self.transforms.static_transforms}  # moving ones too
+        if not self.lines or base is None or any(line.key == "pose" for line in self.lines):
             return
         with suppress(ValueError):  # the transforms are a loop
-            self._use("pose", {"tf": [climb(above, base)[-1], base]}, "guessed from the transforms that move")
+            way = climb(above, base)
+            if self.transforms.moving.keys() & way:
+                self._use("pose", {"tf": [way[-1], base]}, "guessed from the transforms that move")
 
     def _use(self, key: str, parts: dict[str, Any], comment: str) -> None:
         try:

@@ -61,6 +61,24 @@ def test_transforms_are_those_of_the_vehicle_of_the_camera(recording, tmp_path):
     assert not any("several topics" in note or "no static" in note for note in outcome.notes)
 
 
+@pytest.mark.parametrize("static", [False, True])
+def test_a_draft_takes_the_pose_of_a_base_above_which_a_frame_moves(recording, tmp_path, static):
+    """As on robots with a base_footprint, whose way to base_link is on /tf_static, or on /tf as of ROS 1."""
+    foot = ("base_footprint", "base_link", (0, 0, 0.3), (0, 0, 0, 1))
+    sent = [(START, "/tf_static", STATIC, static_message(START, *foot))] if static else []
+    for n in range(11):
+        at = START + n * 10**8
+        moved = [(at, "odom", "base_footprint", (n, 0, 0), (0, 0, 0, 1)), (at, "map", "odom", (0, 0, 0), (0, 0, 0, 1))]
+        sent.append((at, "/tf", TF, transforms_message(moved if static else [*moved, (at, *foot)])))
+    path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
+    config = tmp_path / "rig.yaml"
+    assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
+    assert yaml.safe_load(config.read_text())["rig"]["pose"] == {"tf": ["map", "base_link"]}
+    dataset = Dataset(convert(path, tmp_path, config=config).paths.container)
+    place = ((dataset[5].timestamp - START) / 10**8, 0, 0.3)
+    assert dataset[5].pose.position == pytest.approx(place)
+
+
 def test_cameras_of_one_namespace_are_told_apart_by_their_frames(recording, tmp_path):
     """As in the bags of Ford's vehicles; two forms of one camera have its frame."""
     frames = {"/image_left": "left", "/image_right": "right", "/image_right_rect": "right"}
