@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, listed, printable, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png, rename_exif
-from edgefirst_ros.streams import form_of, of_column
+from edgefirst_ros.streams import CAMERA, form_of, of_column
 
 MOST_NAMED = 3
 """Most dropped members that a note names."""
@@ -209,11 +209,12 @@ def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: 
     row = {name: value for name, value in part.frames.row(number, named=True).items() if name in known}
     if row.get("timestamp") is None:
         return None
+    members = part.dataset.members(key).keys()
     stamped = [base for base in companions if f"{base}_timestamp" in part.frames.columns]
     there = {kind for base in stamped for kind in of_column(base).kinds}
-    for base in companions:
+    for base in companions if members.isdisjoint(CAMERA.kinds) else ():  # a picture is the reference where there is one
         kinds = of_column(base).kinds
-        if there.isdisjoint(kinds) and not part.dataset.members(key).keys().isdisjoint(kinds):
+        if there.isdisjoint(kinds) and not members.isdisjoint(kinds):
             row |= {f"{base}_timestamp": row["timestamp"], f"{base}_skew": 0}  # elsewhere it is not the reference
             there.update(kinds)
     return row

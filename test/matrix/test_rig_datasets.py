@@ -197,6 +197,18 @@ def test_a_merge_keeps_all_of_it(rigged, recording, tmp_path, rename):
         assert sums[topic]["written"] == own[topic]["written"] * (1 + rename)
 
 
+def test_stamps_that_a_recovered_table_lacks_are_not_made_of_those_of_the_pictures(rigged, tmp_path):
+    paths = copied(rigged, tmp_path / "bare")
+    paths.frames.unlink()
+    recover(paths.container)
+    merged = merge([rigged.paths.container, paths.container], tmp_path / "out", rename=True)
+    found = pl.read_ipc(merged.paths.frames)
+    own, rebuilt = (found.filter(pl.col("name") == name) for name in ("drive", "drive-2"))
+    for column in ("camera_left_timestamp", "lidar_points_timestamp", "lidar_points_rear_timestamp"):
+        assert (own[column].drop_nulls().is_empty(), rebuilt[column].drop_nulls().is_empty()) == (False, True)
+    assert validate(merged.paths.container).ok
+
+
 @pytest.mark.parametrize("layout", ["zip", "directory"])
 def test_a_split_and_a_merge_in_groups_keep_all_of_it(rigged, tmp_path, layout):
     rule = GroupRule({"train": 0.5, "val": 0.5}, block=S // 4)
