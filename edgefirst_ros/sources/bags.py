@@ -25,6 +25,12 @@ LONGEST_TEXT = 1 << 17
 """Bytes of a definition of ROS 1; a longer one is not read: the time for it grows with the square of its length."""
 HEADER = "builtin_interfaces/Time stamp\nstring frame_id"
 """std_msgs/Header of ROS 2, which has no seq."""
+TEXTS = """
+CREATE TEMP VIEW message_definitions AS
+SELECT id, topic_type, iif(encoding = 'ros2idl', encoding, 'ros2msg') AS encoding,
+encoded_message_definition, type_description_hash FROM main.message_definitions
+"""
+"""A view in place of the table of the same name, in which every text of a type has a form that `rosbags` knows."""
 OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
 """ROS 1 type -> ROS 2 type of the same fields."""
 
@@ -96,15 +102,19 @@ class BagRecording(FileRecording):
     @contextmanager
     def _opened(self, path: Path) -> Iterator[Any]:
         """Open a file by `rosbags`; yields its reader. Raises RecordingError."""
+        import apsw  # by which `rosbags` reads databases
         from rosbags import rosbag1, rosbag2
 
         source.open_recording(path).close()
         reader = (rosbag1.Reader if path.suffix == BAG else rosbag2.Reader)(path)
+        apsw.connection_hooks.append(_hide_unknown)
         try:
             reader.open()
         except Exception as error:  # any error of sqlite and rosbags on another kind of file
             what = error or type(error).__name__
             raise RecordingError(f"{path}: cannot be opened as {path.suffix}: {what}") from error
+        finally:
+            apsw.connection_hooks.remove(_hide_unknown)
         try:
             yield reader
         finally:
@@ -113,6 +123,11 @@ class BagRecording(FileRecording):
     def _message(self, bag: _Bag, channel: Channel, log_time: int, data: bytes) -> Message:
         data = channel.to_cdr(data, self._largest)
         return Message(channel.topic, channel.schema, log_time, log_time, 0, data, channel.definition, bag.number)
+
+
+def _hide_unknown(database: Any) -> None:
+    """Let `rosbags` read types whose text has the form `unknown`, as rosbag2 writes those of services and actions."""
+    database.execute(TEXTS)
 
 
 def _channel(connection: Any) -> Channel:

@@ -298,6 +298,13 @@ def ros1_bag(path, source, packed=None):
     return path
 
 
+def database_without_texts(path, source):
+    """A database with the types of a recording in which rosbag2 finds no text, as of actions, or of `std_srvs`."""
+    with closing(sqlite3.connect(database(path, source))) as opened, opened:
+        opened.execute("UPDATE message_definitions SET encoding = 'unknown', encoded_message_definition = ''")
+    return path
+
+
 def packets_of_ros1(path, source):
     """A bag with video as the transport of ROS 1 sends it: its message has another order of fields."""
     found, store, ros1 = messages(source), store_of(messages(source)), get_typestore(Stores.ROS1_NOETIC)
@@ -329,6 +336,7 @@ WRAPPED = {
     "mcap, messages": lambda folder, source: wrapped(folder / "drive.mcap", source, packed_messages),
     "mcap, ros1": lambda folder, source: wrapped(folder / "drive.mcap", source, as_ros1),
     "db3, messages": lambda folder, source: packed_database(folder / "drive.db3", source),
+    "db3, no texts": lambda folder, source: database_without_texts(folder / "drive.db3", source),
     "bag": lambda folder, source: ros1_bag(folder / "drive.bag", source),
     "bag, bz2": lambda folder, source: ros1_bag(folder / "drive.bag", source, rosbag1.Writer.CompressionFormat.BZ2),
     "bag, lz4": lambda folder, source: ros1_bag(folder / "drive.bag", source, rosbag1.Writer.CompressionFormat.LZ4),
