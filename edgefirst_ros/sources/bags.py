@@ -31,6 +31,8 @@ SELECT id, topic_type, iif(encoding = 'ros2idl', encoding, 'ros2msg') AS encodin
 encoded_message_definition, type_description_hash FROM main.message_definitions
 """
 """A view in place of the table of the same name, in which every text of a type has a form that `rosbags` knows."""
+IN_URI = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
+"""What letters of a path become, which `rosbags` puts into a URI as it is."""
 OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
 """ROS 1 type -> ROS 2 type of the same fields."""
 
@@ -106,7 +108,9 @@ class BagRecording(FileRecording):
         from rosbags import rosbag1, rosbag2
 
         source.open_recording(path).close()
-        reader = (rosbag1.Reader if path.suffix == BAG else rosbag2.Reader)(path)
+        reader: Any = (rosbag1.Reader if path.suffix == BAG else rosbag2.Reader)(path)
+        if path.suffix == DATABASE:
+            reader.storage.path = Path(str(path).translate(IN_URI))
         apsw.connection_hooks.append(_hide_unknown)
         try:
             reader.open()

@@ -4,6 +4,7 @@
 Foxglove's own protobuf classes and rosbags' writers make the recordings.
 """
 
+import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -654,6 +655,14 @@ def test_cubes_of_a_scene_become_boxes_at_the_equal_stamp(drives, tmp_path):
     assert rows["label"].to_list() == ["car", "car"]
     np.testing.assert_allclose(rows["box3d"].to_numpy(), [[10, 1, 0.5, 2, 4, 1.5], [10, 1, 1.5, 2, 4, 1.5]], atol=1e-5)
     assert rows["object_id"].n_unique() == 2
+
+
+@pytest.mark.parametrize("folder", ["run #3", "half 50%25", "what?"])
+def test_a_database_is_found_by_any_name(made, drives, tmp_path, folder):
+    (tmp_path / folder).mkdir()
+    path = shutil.copy(made("db3"), tmp_path / folder)
+    convert(path, tmp_path / "out", name="drive")
+    assert_same_dataset(tmp_path / "out", drives["synthetic"][1], "drive")
 
 
 @pytest.mark.parametrize("container", ["db3", "bag"])
