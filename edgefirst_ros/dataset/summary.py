@@ -231,7 +231,7 @@ def summarize(
         number.setdefault(name, 0)
     groups, labels = _counted(rows)
     known = {name: of_sequence(metadata, name, number, ()) for name in number}
-    counted_apart = all(its.get("counts") is not None for its in known.values())
+    counted_apart = any(its.get("counts") is not None for its in known.values())  # of recovered ones they are unknown
     sources = metadata.get("sources") or ()
     found = []
     for name, its in known.items():

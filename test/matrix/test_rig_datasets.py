@@ -30,6 +30,7 @@ from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.regroup import split
+from edgefirst_ros.dataset.summary import summarize_dataset
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import UsageError
@@ -207,6 +208,18 @@ def test_stamps_that_a_recovered_table_lacks_are_not_made_of_those_of_the_pictur
     for column in ("camera_left_timestamp", "lidar_points_timestamp", "lidar_points_rear_timestamp"):
         assert (own[column].drop_nulls().is_empty(), rebuilt[column].drop_nulls().is_empty()) == (False, True)
     assert validate(merged.paths.container).ok
+
+
+def test_counts_that_a_recovered_table_lacks_are_unknown_in_a_merge(rigged, recording, tmp_path):
+    paths = copied(rigged, tmp_path / "bare")
+    paths.frames.unlink()
+    recover(paths.container)
+    other = recording(seconds=1.0, size=(128, 64), codec="png", topics=("camera", "gps"), rename={"camera": "/eye"})
+    given = [paths.container, convert(other, tmp_path / "other", reference_topic="/eye").paths.container]
+    merged = merge(given, tmp_path / "out")
+    assert validate(merged.paths.container).ok
+    with Dataset(merged.paths.container) as dataset:
+        assert [one.lost for one in summarize_dataset(dataset).sequences] == [None, 0]
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])

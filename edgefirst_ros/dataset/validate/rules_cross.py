@@ -237,12 +237,15 @@ def _without(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
 def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], int]]:
     """Return (sequence, counts, samples): a topic that another sequence's samples come from is only seen in this one.
 
-    For a table that does not separate its sequences it is one tuple, without a name.
+    Sequences without counts were recovered. For a table that does not separate its sequences it is one tuple, without a
+    name.
     """
     known, samples = subject.frames_metadata.get(SEQUENCES), Counter(key.name for key in subject.samples)
-    if not isinstance(known, dict) or known.keys() != samples.keys() or not all(map(_is_counted, known.values())):
-        return [("", counts, len(subject.samples))]
-    return [(name, of["counts"], samples[name]) for name, of in known.items()]
+    if isinstance(known, dict) and known.keys() == samples.keys():
+        named = {name: of for name, of in known.items() if not isinstance(of, dict) or of.get("counts") is not None}
+        if named and all(map(_is_counted, named.values())):
+            return [(name, of["counts"], samples[name]) for name, of in named.items()]
+    return [("", counts, len(subject.samples))]
 
 
 def _is_counted(of: Any) -> bool:
