@@ -442,6 +442,16 @@ def test_traces_without_a_camera_are_refused(tmp_path):
     assert not list((tmp_path / "two").iterdir())
 
 
+def test_a_trace_without_a_camera_beside_one_with_it_is_named(recording, tmp_path):
+    paths = convert(recording(**{**RECIPE, "seconds": 1}), tmp_path / "set").paths
+    exported(paths.container, tmp_path / "traces")
+    made_by_hand(tmp_path / "traces/other")
+    told = restored(tmp_path / "traces", tmp_path / "back")
+    assert {line.lost for what, line in told.items() if what.startswith("other/")} == {
+        "no samples: no camera/video.avi of the format mjpg"
+    }
+
+
 def test_each_sensor_of_a_rig_has_a_folder_of_its_own(tmp_path):
     path, rig = write_two_of_each(tmp_path, seconds=1.0)
     paths = convert(path, tmp_path / "set", rig=rig).paths

@@ -296,11 +296,12 @@ class _ForeignTrace:
             report.add(f"{name}/{what}", kind or "mask", lost, number)
         for sensor, error in self._unread.items():
             report.add(f"{name}/{sensor}", "", error)
+        why = "a dataset has no place for it" if self._video else f"no samples: no camera/{VIDEO} of the format mjpg"
         for sensor, reader in self._readers.items():
             for channel in reader.channels:
                 held = sensor in taken or f"{sensor}/{channel}" in taken or (sensor, channel) == ("camera", VIDEO)
                 if channel != STAMPS and not held:
-                    report.add(f"{name}/{sensor}/{channel}", "", "a dataset has no place for it")
+                    report.add(f"{name}/{sensor}/{channel}", "", why)
 
 
 def _companion(
