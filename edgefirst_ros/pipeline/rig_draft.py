@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from edgefirst_ros import streams
@@ -122,6 +123,7 @@ class _Draft:
             if key in groups:
                 self._sensor(key, groups[key])
         self._pose()
+        self._name_left()
 
     def _guess(self, found: _Found) -> str | None:
         """Return the sensor or role that a topic is probably of; None for a topic that only accompanies another one."""
@@ -239,6 +241,16 @@ class _Draft:
             if self.transforms.moving.keys() & way:
                 self._use("pose", {"tf": [way[-1], base]}, "guessed from the transforms that move")
 
+    def _name_left(self) -> None:
+        """Give each sensor that is not used a key of its own, so that its line only has to be uncommented."""
+        used = {line.key: line for line in self.lines if line.key not in streams.ROLES}
+        taken = set(used)
+        for line in self.left:
+            if line.key in used:
+                pair = [self.topics[one.parts["topic"]] for one in (used[line.key], line)]
+                names = {one.topic: one.topic for one in pair}
+                line.key = [key for key, _ in _with_instances(line.key, pair, names, taken)][1]
+
     def _use(self, key: str, parts: dict[str, Any], comment: str) -> None:
         try:
             check_key(key)
@@ -272,20 +284,25 @@ def _in_front(name: str) -> tuple[bool, int]:
     return FRONT not in words, len(words)
 
 
-def _with_instances(key: str, found: Sequence[_Found], names: Mapping[str, str]) -> Iterable[tuple[str, _Found]]:
-    """Yield (key, topic): the first one has the plain key, others an instance named by the words that differ."""
+def _with_instances(
+    key: str, found: Sequence[_Found], names: Mapping[str, str], taken: set[str] | None = None
+) -> Iterable[tuple[str, _Found]]:
+    """Yield (key, topic): the first one has the plain key, others an instance named by the words that differ.
+
+    Keys that are `taken` get a number; those that are yielded are added.
+    """
     words = {one.topic: _WORD.findall(names[one.topic].lower()) for one in found}
     shared = set.intersection(*map(set, words.values())) if words else set()
-    taken: set[str] = set()
+    taken = set() if taken is None else taken
     for number, one in enumerate(found):
         if not number:
             yield key, one
             continue
         own = "_".join(word for word in words[one.topic] if word not in shared) or "_".join(words[one.topic]) or "more"
-        while own in taken:
-            own += f"_{number}"
-        taken.add(own)
-        yield f"{key}.{own}", one
+        ends = chain([""], (f"_{n}" for n in count(number)))
+        name = next(name for end in ends if (name := f"{key}.{own[len(end) - 32 :]}{end}") not in taken)
+        taken.add(name)
+        yield name, one
 
 
 def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) -> str:
@@ -315,7 +332,8 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) ->
     if base is not None:
         text.append(f"  base_frame: {quote(base)}  # guessed from the static transforms")
     if draft.left:
-        text.append("  # Not used; a key has one topic. List topics that you never want under `unused`.")
+        text.append("  # Not used; uncomment a line to use its topic. gps, imu, pose, model and boxes3d have one.")
+        text.append("  # List topics that you never want under `unused`.")
         text += [_write_line(line, "# ") for line in draft.left]
     return "\n".join(text) + "\n"
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings as drivers of other vehicles write them: names of frames and topics, fields of clouds."""
 
+import re
+
 import numpy as np
 import pytest
 import yaml
@@ -90,7 +92,9 @@ def test_cameras_of_one_namespace_are_told_apart_by_their_frames(recording, tmp_
     path = add_messages(recording(**SMALL, topics={"lidar/points"}), tmp_path / "drive.mcap", sent)
     config = tmp_path / "rig.yaml"
     assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
-    assert "# camera: {topic: /image_right_rect}  # of the same camera as /image_right;" in config.read_text()
+    assert (
+        "# camera.right_rect: {topic: /image_right_rect}  # of the same camera as /image_right;" in config.read_text()
+    )
     rig = yaml.safe_load(config.read_text())["rig"]
     assert {key: of["topic"] for key, of in rig.items() if key.startswith("camera")} == {
         "camera": "/image_left", "camera.right": "/image_right"}  # fmt: skip
@@ -124,4 +128,16 @@ def test_a_draft_takes_the_cloud_that_was_measured(recording, tmp_path, clouds, 
     done = CliRunner().invoke(app, ["rig", str(path)])
     rig = yaml.safe_load(done.output)["rig"]
     assert {name: of["topic"] for name, of in rig.items()} == {"camera": "/camera/jpeg", key: topic}
-    assert all(f"{key}: {{topic: {name}}}" in done.output for name in clouds)
+    config = tmp_path / "rig.yaml"
+    config.write_text(re.sub(f"# (?={key})", "", done.output))  # the user uncomments those that are left
+    counts = convert(path, tmp_path, config=config).counts
+    assert all(counts[name].written for name in clouds)
+
+
+def test_every_lidar_gets_a_key_whatever_its_name(recording, tmp_path):
+    names = ["/top", *(f"/{'点' * n}" for n in range(1, 20)), "/a_lidar_at_the_left_rear_corner_of_the_roof"]
+    points = np.zeros(8, [(field, "<f4") for field in "xyz"])
+    sent = [(START + n, name, CLOUD, cloud(points, name, START + n)) for n, name in enumerate(names)]
+    path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
+    rig = yaml.safe_load(CliRunner().invoke(app, ["rig", str(path)]).output)["rig"]
+    assert {of["topic"] for key, of in rig.items() if key.startswith("lidar.points")} == set(names)

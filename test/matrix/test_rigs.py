@@ -127,7 +127,7 @@ def test_a_draft_names_each_further_camera_and_comments_what_it_leaves_out(plain
     assert (drafted["camera"]["topic"], drafted["gps"]["topic"]) == ("/camera/jpeg", "/gps")
     assert "camera.left: {topic: /left/image_raw/compressed" in done.stdout
     left = [line for line in done.stdout.splitlines() if line.lstrip().startswith("# ")]
-    for key, topic in (("lidar.points", "/lidar/filtered"), ("gps", "/fix")):
+    for key, topic in (("lidar.points.filtered", "/lidar/filtered"), ("gps", "/fix")):
         assert any(f"{key}: {{topic: {topic}}}" in line for line in left)
 
 
