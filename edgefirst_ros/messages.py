@@ -261,8 +261,8 @@ def decode(message: Message) -> Any:
     codec = _codec(message.schema)
     try:
         if codec is not None:
-            turned = message.data.startswith(BIG_ENDIAN)
-            return codec.from_cdr(little_endian(message.schema, message.data) if turned else message.data)
+            data = message.data + NOT_BOXED if message.schema == MASK else message.data
+            return codec.from_cdr(little_endian(message.schema, data) if data.startswith(BIG_ENDIAN) else data)
         decoder = _foreign_decoder(message.schema, message.definition)
         if decoder is None:
             raise ValueError("no decoder for this type, and its text does not define one")
@@ -272,6 +272,8 @@ def decode(message: Message) -> Any:
 
 
 # ---- fields, and the other byte order: OMG CORBA 3.3 part 2, "CDR Transfer Syntax"; DDSI-RTPS 2.3, 10.2
+NOT_BOXED = b"\0"
+"""`boxed` of masks from before 2025.03, which end without it; of others it is a byte too much, and ignored."""
 BIG_ENDIAN = b"\0\0"
 """The first bytes of a message whose numbers begin with their highest byte."""
 _HEAD = 4

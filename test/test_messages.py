@@ -135,6 +135,17 @@ def test_messages_without_header_have_no_stamp():
         assert header_stamp(message("sensor_msgs/msg/Image", data[:length])) is None
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_masks_of_before_2025_end_without_boxed(order):
+    """Source: EdgeFirstAI/schemas, edgefirst_msgs/msg/Mask.msg until 1.2.6."""
+    data = struct.pack(f"{order}IIII5s3xI", 2, 3, 1, 5, b"zstd\0", 6) + b"sixpix"
+    for more, boxed in ((b"", False), (b"\0", False), (b"\1", True)):
+        found = decode(message("edgefirst_msgs/msg/Mask", (b"\0\1\0\0" if order == "<" else bytes(4)) + data + more))
+        assert (found.height, found.width, found.encoding, bytes(found.mask.view()), found.boxed) == (
+            2, 3, "zstd", b"sixpix", boxed,
+        )  # fmt: skip
+
+
 @pytest.mark.skipif(not FILES, reason="no golden messages here")
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 def test_golden_messages(file):
@@ -148,7 +159,7 @@ def test_golden_messages(file):
         assert header_stamp(message(schema, data)) == own.sec * 10**9 + own.nanosec
     else:
         assert schema in ("edgefirst_msgs/msg/Mask", "foxglove_msgs/msg/CompressedVideo")
-    for length in range(len(data)):
+    for length in range(len(data) - schema.endswith("/Mask")):
         with pytest.raises(MessageError, match="/topic") as caught:
             decode(message(schema, data[:length]))
         assert caught.value.reason == "undecodable"
