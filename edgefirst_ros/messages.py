@@ -67,11 +67,11 @@ def full_type(name: str) -> str:
 def known_name(topic: str, schema: str) -> str | None:
     """Return the device's name for a topic (`camera/h264`), or None where name and type do not fit.
 
-    A leading slash, a leading `rt/` and one unknown first segment (the host) are stripped.
+    A leading slash, a leading `rt/` and one unknown first segment (the host) are stripped; of a TFMessage all are.
     """
     name = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
     if name not in KNOWN_TOPICS:
-        name = name.partition("/")[2]
+        name = name.rpartition("/")[2] if schema == TF_MESSAGE else name.partition("/")[2]
     return name if schema in KNOWN_TOPICS.get(name, ()) else None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from posixpath import commonpath
 from typing import Any, NamedTuple
 
 from edgefirst_ros import streams
@@ -328,8 +329,9 @@ class _Finder:
 
     def transforms(self, name: str, reference: str) -> str | None:
         """Return the topic of transforms, `tf` or `tf_static`; of several vehicles that of the reference topic's."""
-        vehicle, found = reference.lstrip("/").partition("/")[0], self.known(name)
-        return self.single(name, [t for t in found if t.lstrip("/").startswith(f"{vehicle}/")] or found)
+        ways = {t: [f"/{one.lstrip('/')}" for one in (t, reference)] for t in self.known(name)}
+        shared = {t: len(commonpath(both)) for t, both in ways.items()}
+        return self.single(name, [t for t in shared if shared[t] == max(shared.values())])
 
     def pose(self, settings: Settings, reference: str) -> str | None:
         """Return the topic of poses: the named one, that of transforms between named frames, else the only one."""

@@ -45,16 +45,17 @@ def test_a_leading_slash_of_a_frame_means_nothing(recording, tmp_path, slashed):
     assert_same_dataset(path.parent, plain.parent, "drive")
 
 
-def test_transforms_are_those_of_the_vehicle_of_the_camera(recording, tmp_path):
+@pytest.mark.parametrize("space", ["/robot", "/fleet/robot"])
+def test_transforms_are_those_of_the_vehicle_of_the_camera(recording, tmp_path, space):
     """Two robots in one recording, each with a namespace around its topics, and not around its frames."""
     still, stamps = (0, 0, 0, 1), range(START, START + 10**9 + 1, 10**8)
     sent = [
-        *((START, f"/robot{n}/tf_static", STATIC, static_message(START, "base_link", "camera", (n, 0, 0), still))
+        *((START, f"{space}{n}/tf_static", TF, transforms_message([(START, "base_link", "camera", (n, 0, 0), still)]))
         for n in (1, 2)),
-        *((at, f"/robot{n}/tf", TF, transforms_message([(at, "odom", "base_link", (n, 0, 0), still)]))
+        *((at, f"{space}{n}/tf", TF, transforms_message([(at, "odom", "base_link", (n, 0, 0), still)]))
         for at in stamps for n in (1, 2)),
     ]  # fmt: skip
-    names = {"camera": "/robot2/camera/image_raw/compressed"}
+    names = {"camera": f"{space}2/camera/image_raw/compressed"}
     path = add_messages(recording(**SMALL, topics={"camera"}, rename=names), tmp_path / "drive.mcap", sent)
     outcome = convert(path, tmp_path, rig={"pose": {"tf": ["odom", "base_link"]}})
     dataset = Dataset(outcome.paths.container)
