@@ -27,7 +27,7 @@ v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 
 OLDER = {"model/boxes2d", "model/mask", "model/mask_compressed"}
 OPTIONS = {
-    "seconds": 2,
+    "seconds": 1,
     "size": (320, 180),
     "cube_shape": (2, 16, 4, 32),
     "lidar_points": 200,
@@ -146,7 +146,7 @@ def check_places(loader, *_):
 
 def check_images(loader, reader, dataset):
     camera = loader.get_camera_sensor("camera")
-    assert camera.frames_count > 50
+    assert camera.frames_count > 25
     for n, stamp in enumerate(stamps(camera)):
         sample = nearest_frame(dataset, stamp)
         assert bytes(camera.get_frame_handle(n).get_data().get_encoded_image_data()) == sample.read("camera")
@@ -161,7 +161,7 @@ def check_points(loader, *_):
         (loader.get_lidar_sensor("lidar"), truth.points),
         (loader.get_radar_sensor("radar"), Radar(RECIPE, SCENE).targets),
     ):
-        assert sensor.frames_count > 15
+        assert sensor.frames_count > 7
         for n in range(sensor.frames_count):
             exact = sensor.get_frame_generic_meta_data(n)["timestamp_ns"]
             assert exact // 1000 == stamps(sensor)[n]
@@ -181,7 +181,7 @@ def check_points(loader, *_):
 
 def check_cubes(loader, reader, dataset):
     cubes = reader.open_component_readers(library.components()[1])["radar"]
-    assert len(cubes.timestamps_us) > 25
+    assert len(cubes.timestamps_us) > 12
     truth = Radar(RECIPE, SCENE)
     for stamp in map(int, cubes.timestamps_us):
         found = cubes.get_cube(stamp)
@@ -279,7 +279,7 @@ def test_masks_are_labels(sequence, source):
     loader, _ = sequence
     dataset = Dataset(source)
     (found,) = loader.query_camera_labels("camera", library.library().LabelType.SEGMENTATION_INSTANCE)
-    assert found.labels_count > 10
+    assert found.labels_count > 5
     for stamp in map(int, found.label_timestamps_us):
         label = found.get_label(stamp)
         values, told = label.get_data(), label.generic_meta_data["instances"]
@@ -303,7 +303,7 @@ def test_boxes_in_the_picture_are_metadata(sequence, source):
         expected = {row["object_id"]: row["box2d"] for row in rows if row["box2d"]}
         assert {row["object_id"]: row["box2d"] for row in told if "box2d" in row} == expected
         compared += len(expected)
-    assert compared > 40
+    assert compared > 20
 
 
 # ---- defects ---------------------------------------------------------------------------------------
@@ -394,9 +394,9 @@ def test_folders_with_odd_names(source, tmp_path):
     for store in ("itar", "directory"):
         out = tmp_path / f"a #b %41?é {store}"
         exported(source, out, store=store)
-        assert opened(out / NAME)[0].get_camera_sensor("camera").frames_count > 50
+        assert opened(out / NAME)[0].get_camera_sensor("camera").frames_count > 25
         back(out, tmp_path / f"back {store}")
-        assert len(Dataset(tmp_path / f"back {store}" / NAME)) > 50
+        assert len(Dataset(tmp_path / f"back {store}" / NAME)) > 25
 
 
 def test_several_drives(recording, tmp_path):
