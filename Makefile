@@ -16,7 +16,7 @@ demo: .venv/ready
 
 test: .venv-test/ready
 	$(TEST)/python -m compileall -q edgefirst_ros
-	POLARS_MAX_THREADS=1 $(TEST)/python -m pytest -n 3 --dist worksteal  # the processes share the cores
+	POLARS_MAX_THREADS=1 $(TEST)/python -m pytest -n 4 --dist worksteal  # the processes share the cores
 
 test-benchmark: .venv-test/ready
 	$(TEST)/python -m pytest test_benchmark -n 2

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,27 @@ ARGUMENTS = (
 """Of Chromium."""
 SHORT = ("sync/", "test_config.py", "test_messages.py", "nodes/test_service.py", "ros/test_parameters.py")
 """Tests with the marker `short`: what `colcon test` runs, unless its --pytest-args have -m."""
+WAITING = (
+    *("nodes/", "ros/", "dataset/objects/test_hostile_storage.py", "dataset/objects/test_stores.py"),
+    *("matrix/test_front_ends.py", "pipeline/test_capture", "report/test_browser.py"),
+)
+"""Tests that wait for others most of the time."""
 
 
 def pytest_collection_modifyitems(config, items):
-    """The longest tests first: at the end the other processes would wait for the one that has them."""
+    """The longest tests first: at the end the other processes would wait for the one that has them.
+
+    Files of tests that wait are spread over the others: while one waits, another process has work for its core.
+    """
+    files = {}
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SHORT):
+        place = item.path.relative_to(Path(__file__).parent).as_posix()
+        files.setdefault(place, []).append(item)
+        if place.startswith(SHORT):
             item.add_marker("short")
+    groups = [[files[place] for place in files if place.startswith(WAITING) == waits] for waits in (False, True)]
+    spread = [(n / len(group), tests) for group in groups for n, tests in enumerate(group)]
+    items[:] = itertools.chain.from_iterable(tests for _, tests in sorted(spread, key=itemgetter(0)))
     if os.environ.get("COLCON") and not config.option.markexpr:  # colcon sets it in all that it starts
         items[:] = [item for item in items if item.get_closest_marker("short")]
     items.sort(key=lambda item: item.name not in ("test_every_damaged_variant", "test_real_video_with_damage"))
