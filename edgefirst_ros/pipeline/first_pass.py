@@ -23,6 +23,7 @@ from edgefirst_ros.limits import Limits
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, known_name, transforms_of
 from edgefirst_ros.pipeline.facts import SequenceFacts, open_calibration
 from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, frame_id_of
+from edgefirst_ros.sensors.cloud import SPEEDS
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_parser
@@ -105,7 +106,7 @@ DEPTHS = ("16UC1", "32FC1")
 """Encodings of depth, also at the beginning of the `format` of its compressed pictures."""
 RANGES = "mono16"
 """Encoding of the images that lidars make of their scans: an Ouster makes four."""
-RADAR = {"speed", "radial_speed", "doppler", "rcs", "v_r", "vx"}
+RADAR = {"rcs", "vx", *SPEEDS} - {"velocity", "v"}
 """Fields of clouds that only radars have, in small letters."""
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""

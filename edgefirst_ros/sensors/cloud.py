@@ -40,7 +40,7 @@ HEADER_LIMIT = 65536
 """Bytes in which the header of a PCD file must end."""
 PIECE = 1 << 14
 """Points that are made into text at a time."""
-SPEEDS = ("speed", "radial_speed", "doppler", "velocity", "v_r", "v")
+SPEEDS = ("speed", "radial_speed", "doppler", "range_rate", "vrad", "v_r", "velocity", "v")
 """Fields with the speed of a radar's target along the ray, m/s, away is positive, in small letters."""
 MOST_SHARED = 4
 """Fields may overlap, but not take more than so many times the bytes of the points."""

@@ -263,7 +263,10 @@ def test_unused_topics_beside_a_rig_are_lines_to_add_to_it(plain, tmp_path):
 @pytest.mark.parametrize(
     ("field", "topic", "key"),
     [
-        *((field, "/front/points", "radar.targets") for field in ("speed", "doppler", "rcs", "RCS", "radial_speed")),
+        *(
+            (field, "/front/points", "radar.targets")
+            for field in ("speed", "doppler", "rcs", "RCS", "radial_speed", "range_rate")
+        ),
         ("velocity", "/ti_mmwave/radar_scan", "radar.targets"),  # lidars measure it too
         ("velocity", "/front/points", "lidar.points"),
         ("ring", "/front/points", "lidar.points"),
