@@ -675,10 +675,8 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
             left = counts.lost[f"{channel.name} without points"] + counts.lost[f"{kind} without CameraInfo"]
             twice = number - written[channel.name] - left
             again = f"{twice} members that repeat a message or have no pose" if twice else ""
-            where = f"samples/{channel.name}, sweeps/{channel.name}"
-            report.add(
-                kind, where, "; ".join(filter(None, (fields.get(channel.modality), again))), written[channel.name]
-            )
+            lost = "; ".join(filter(None, (fields.get(channel.modality), again)))
+            report.add(kind, f"samples/{channel.name}, sweeps/{channel.name}", lost, written[channel.name])
     columns: Counter[str] = Counter()
     for part in parts:
         columns.update(count_values(part))
