@@ -114,7 +114,10 @@ def is_rosbag2(path: Path) -> bool:
 
 
 def _found_at(path: Path) -> Iterator[RecordingInput]:
-    """Yield the recordings at a path: the file, the rosbag2 folder, or all in a folder, recursively."""
+    """Yield the recordings at a path: the file, the rosbag2 folder, or all in a folder, recursively.
+
+    A link to one that is in the folder too, such as `latest.mcap`, is no further one.
+    """
     if is_rosbag2(path):
         folder = path.parent if path.name == METADATA else path
         yield RecordingInput(folder, _files_of_bag(folder), Path(os.path.abspath(folder)).name)
@@ -123,21 +126,22 @@ def _found_at(path: Path) -> Iterator[RecordingInput]:
         if not inside:
             expected = f"{SUFFIXES} or rosbag2 folders ({METADATA}) in it"
             raise RecordingError(f"{path}: is a directory without recordings; expected {expected}")
-        yield from inside
+        own: dict[str, Path] = {}
+        for one in sorted(inside, key=lambda one: one.path.is_symlink()):
+            own.setdefault(os.path.realpath(one.path), one.path)
+        kept = {*own.values()}
+        yield from (one for one in inside if one.path in kept)
     else:
         yield RecordingInput(path, (path,), path.stem)
 
 
 def _inside(folder: Path) -> Iterator[RecordingInput]:
-    """Yield the recordings in a folder; a link to one that is in it too, such as `latest.mcap`, is no further one."""
+    """Yield the recordings in a folder and those below it."""
     try:
         places = sorted(folder.iterdir(), key=_natural)
     except OSError as error:
         raise RecordingError(f"{folder}: cannot be read: {error.strerror}") from None
-    own = {os.path.realpath(place) for place in places if not place.is_symlink()}
-    for place in places:
-        if place.name.startswith(".") or (place.is_symlink() and os.path.realpath(place) in own):
-            continue
+    for place in (place for place in places if not place.name.startswith(".")):
         if is_rosbag2(place) and place.name != METADATA:
             yield from _found_at(place)
         elif place.suffix in RECORDINGS and (place.is_file() or not place.exists()):  # a link may lead nowhere

@@ -13,7 +13,7 @@ SMALL = {"seconds": 0.5, "size": (128, 64), "fps": 10.0, "topics": {"camera"}, "
 
 @pytest.fixture
 def folder(recording, tmp_path):
-    """here/drive.mcap; links to it, to a recording and a rosbag2 folder elsewhere, and to a folder."""
+    """here/drive.mcap and here/below/near.mcap; links to them, to a recording and a bag elsewhere, and to a folder."""
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     (elsewhere / "bag").mkdir(parents=True)
     here.mkdir()
@@ -27,15 +27,20 @@ def folder(recording, tmp_path):
     (here / "far.mcap").symlink_to(elsewhere / "far.mcap")
     (here / "bag").symlink_to(elsewhere / "bag")
     (here / "up").symlink_to("..")
+    (here / "below").mkdir()
+    shutil.copy(elsewhere / "far.mcap", here / "below" / "near.mcap")
+    (here / "newest.mcap").symlink_to("below/near.mcap")
+    (here / "same.mcap").symlink_to(elsewhere / "far.mcap")
     return here
 
 
 def test_a_conversion_and_a_fleet_find_the_same_recordings(folder, tmp_path):
     notes = []
     names = [one.name for one in find_sources([str(folder)], notes.append)]
-    assert names == ["bag", "drive", "far"]
-    assert [note for note in notes if "latest.mcap: skipped: it is a link to" in note and "drive.mcap" in note]
-    assert Dataset(convert(folder, tmp_path / "out").paths.container).sequences == names
+    assert sorted(names) == ["bag", "drive", "far", "near"]
+    for link, target in {"latest": "drive", "newest": "below/near", "same": "far"}.items():
+        assert f"{folder}/{link}.mcap: skipped: it is a link to {folder}/{target}.mcap" in notes
+    assert sorted(Dataset(convert(folder, tmp_path / "out").paths.container).sequences) == sorted(names)
 
 
 def test_a_link_to_nothing_is_named(folder, tmp_path):
