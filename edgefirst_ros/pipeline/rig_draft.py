@@ -316,6 +316,7 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) ->
     draft.conclude()
     named = listed((one.label for one in recordings), 3)
     seen = [line for line in draft.lines if line.key not in streams.ROLES]
+    seen.sort(key=lambda line: streams.is_radar(line.key))
     if not seen:
         what = "no topic has pictures, clouds or cubes that can be samples"
         raise RecordingError(f"{named}: {what}; edgefirst-ros info lists the topics")

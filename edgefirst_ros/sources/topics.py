@@ -236,7 +236,9 @@ class _Finder:
             alike = [topic for topic in self.unknown(schema) if topic not in found.values()]
             alike = [topic for topic in alike if topic.removeprefix("/") not in KNOWN_TOPICS and topic not in named]
             keys = {topic: guess_key(topic, schema, settings, radars) for topic in alike}
+            only = f"the only {schema} topic"
             if len(alike) > 1 and keys.get(reference) in wanted - found.keys():
+                only = f"the only other {schema} topic"
                 self.notes.append(f"{reference} is used as {keys[reference]}: samples are made of it")
                 found[keys[reference]] = reference
                 alike.remove(reference)
@@ -245,7 +247,7 @@ class _Finder:
                 lines = " or ".join(f"{keys[topic]}: {{topic: {quote(topic)}}}" for topic in alike)
                 self.single(schema, alike, f"; name one in a rig: {lines}")
             elif alike and keys[alike[0]] in open_keys:
-                self.notes.append(f"{alike[0]} is used as {keys[alike[0]]}: it is the only {schema} topic")
+                self.notes.append(f"{alike[0]} is used as {keys[alike[0]]}: it is {only}")
                 found[keys[alike[0]]] = alike[0]
 
     @property

@@ -139,12 +139,13 @@ def test_the_only_intrinsics_are_those_of_the_only_camera(plain, tmp_path, camer
     assert yaml.safe_load(done.stdout)["rig"]["camera"].get("info") == ("/optics/info" if cameras == 1 else None)
 
 
-def test_a_draft_of_a_drive_without_a_camera_names_another_reference(plain, tmp_path):
+@pytest.mark.parametrize(("also", "samples"), [((), 18), (("lidar/points",), 10)])
+def test_a_draft_of_a_drive_without_a_camera_names_another_reference(tmp_path, also, samples):
     path = tmp_path / "blind.mcap"
-    write_recording(path, Recipe(seconds=1.0, topics={"radar/targets", "imu"}))
+    write_recording(path, Recipe(seconds=1.0, topics={"radar/targets", "imu", *also}))
     config = tmp_path / "rig.yaml"
     assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
-    assert convert(path, tmp_path, config=config).samples == 18
+    assert convert(path, tmp_path, config=config).samples == samples
 
 
 def spoil(tmp_path, what):
@@ -321,6 +322,7 @@ def test_the_cloud_that_samples_are_made_of_is_written(recording, tmp_path):
     outcome = convert(path, tmp_path / "out", reference_topic="/top/points")
     rig = convert(path, tmp_path / "rig", reference_topic="/top/points", rig={
         "lidar.points": "/top/points", "radar.targets": "/front/targets"})  # fmt: skip
+    assert any(note.endswith(f"it is the only other {CLOUD} topic") for note in outcome.notes)
     assert outcome.samples == rig.samples == rig.counts["/top/points"].written > 0
     for kind in ("lidar.pcd", "radar.pcd"):
         assert by_frame(outcome.paths.container, kind) == by_frame(rig.paths.container, kind) != {}
