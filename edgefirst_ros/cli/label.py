@@ -16,7 +16,10 @@ def label(
     context: typer.Context,
     dataset: Annotated[Path, DATASET],
     labels: Annotated[
-        Path, typer.Argument(metavar="LABELS", readable=False, help="COCO JSON, YOLO data.yaml, or their folder.")
+        Path,
+        typer.Argument(
+            metavar="LABELS", readable=False, help="COCO JSON, YOLO data.yaml, or the folder that a tool exports."
+        ),
     ],
     form: Annotated[str, typer.Option("--from", metavar="coco|yolo", help="Format of LABELS.")],
     replace: Annotated[

@@ -20,6 +20,7 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_folder, check_name, safe_name, with_camera
 from edgefirst_ros.dataset.objects.places import refuse_buckets
 from edgefirst_ros.dataset.publish import refuse_existing
+from edgefirst_ros.dataset.schema import SEQUENCES
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import (
     RecordingError,
@@ -468,6 +469,7 @@ class _Run:
 
     def _nothing(self) -> str:
         lines = [f"no samples, so no dataset in {self._paths.out}"]
+        roles = {role for of in self._facts.describe()[SEQUENCES].values() for role in of["topics"]}
         for sensor in self._settings.require:
             found = [count for count in self._facts.counts.topics.values() if lacks(sensor) in count.dropped]
             frames = counted(sum(count.seen for count in found), "frame")
@@ -479,7 +481,8 @@ class _Run:
                     f"Raise --tolerance or remove --require {sensor}."
                 )
             elif found:
-                lines.append(f"{without}. Remove --require {sensor}.")
+                why = "" if sensor.replace(".", "_") in roles else ": no recording has a topic for it"
+                lines.append(f"{without}{why}. Remove --require {sensor}.")
         lines += self._notes
         for topic, count in self._facts.counts.topics.items():
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())

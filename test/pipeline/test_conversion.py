@@ -189,7 +189,10 @@ def test_without_a_required_sensor_in_time_the_error_names_the_closest_offset(re
     lines = str(failed.value).splitlines()
     assert float(re.match(told, lines[1])[1]) == closest
     assert "/camera/h264: 90 messages; lacks lidar.points: 90" in lines[2:], "the cause is above the counts"
-    with pytest.raises(RecordingError, match=r"90 of 90 frames without lidar.points. Remove --require") as failed:
+    with pytest.raises(
+        RecordingError,
+        match=r"90 of 90 frames without lidar\.points: no recording has a topic for it\. Remove --require",
+    ) as failed:
         convert(recording(**EVERYTHING, topics=["camera", "radar/clusters"]), tmp_path, require=("lidar.points",))
     assert "/radar/clusters is not used" in str(failed.value).splitlines()[-1], "no cause, so below all that may be one"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -48,6 +47,9 @@ from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.png import encode_gray
 
 FILE = "instances.json"
+FOREIGN = (FILE, "annotations/instances.json", "instances_*.json", "annotations/instances_*.json", "result.json",
+           "labels.json", "_annotations.coco.json", "*/_annotations.coco.json")  # fmt: skip
+"""Names in a folder, the first that is there: ours, COCO's and CVAT's, Label Studio's, FiftyOne's, Roboflow's."""
 STANDARD = ("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "keypoints", "num_keypoints")
 """Keys of an annotation that COCO defines."""
 OWN = {"box2d_score": "score"}
@@ -265,7 +267,7 @@ def _report(report: LossReport, dataset: Dataset, rows: LabelRows, writer: _Labe
 
 
 def read_coco(path: Path) -> ForeignLabels:
-    """Read one JSON file, or those of a folder: instances.json, else instances_*.json, there or in `annotations`.
+    """Read one JSON file, or those of a folder that have one of the names `FOREIGN`.
 
     Raises DatasetError where it is not a COCO file, too large, or not a regular file.
     """
@@ -285,13 +287,10 @@ def read_coco(path: Path) -> ForeignLabels:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    for folder in (path, path / "annotations"):
-        if os.path.lexists(folder / FILE):
-            return [folder / FILE]
-        several = sorted(folder.glob("instances_*.json")) if folder.is_dir() else []
-        if several:
-            return several
-    raise DatasetError(f"{path}: has neither {FILE} nor instances_*.json, and no folder annotations with them")
+    found = next(filter(None, (sorted(path.glob(pattern)) for pattern in FOREIGN)), None)
+    if found is None:
+        raise DatasetError(f"{path}: expected one of the files {', '.join(FOREIGN)}, or the file itself")
+    return found
 
 
 class _LabelFile:

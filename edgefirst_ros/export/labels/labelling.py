@@ -41,6 +41,8 @@ PLACE, NEW, OLD = "\0place", "\0new", "\0old"
 """Internal columns: no other has such a name."""
 OF_OTHERS = re.compile(r"\.(camera[-_]|lidar|radar|depth)")
 """How a picture's name goes on after that of its sample, if it is of another sensor than the camera."""
+OF_TOOLS = re.compile(r"^(?:[0-9a-f]{8}-)?(.+?)(?:_(?:jpe?g|png)\.rf\.\w+(?:\.\w+)?)?$")
+"""What Label Studio puts before the names of uploaded pictures, and Roboflow behind them."""
 LEAST_OVERLAP = 0.5
 """Intersection over union from which on two boxes of one label are the same annotation."""
 
@@ -240,16 +242,17 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
 
 
 def _key(name: str, keys: Mapping[str, Key], single: str | None) -> Key | None:
-    stem = file = name.replace("\\", "/").rpartition("/")[2]
-    while True:
-        found = keys.get(stem)
-        if single is not None and stem.isdecimal() and stem.isascii() and len(stem) <= 10:
-            found = found or keys.get(f"{single}_{int(stem)}")
-        if found is not None:
-            return None if OF_OTHERS.match(file, len(stem)) else found
-        stem, dot, _ = stem.rpartition(".")
-        if not dot:
-            return None
+    file = name.replace("\\", "/").rpartition("/")[2]
+    for whole in (file, OF_TOOLS.sub(r"\1", file)):
+        stem = whole
+        while stem:
+            found = keys.get(stem)
+            if single is not None and stem.isdecimal() and stem.isascii() and len(stem) <= 10:
+                found = found or keys.get(f"{single}_{int(stem)}")
+            if found is not None:
+                return None if OF_OTHERS.match(whole, len(stem)) else found
+            stem = stem.rpartition(".")[0]
+    return None
 
 
 def _numbered(

@@ -8,6 +8,7 @@ Source: docs.ultralytics.com, "Object Detection Datasets", "Instance Segmentatio
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -58,6 +59,9 @@ OF_SEGMENTS = {"polygon": "labels", "mask": "labels, its outline"}
 
 Ring = Sequence[float]
 MOST_FILES = 1 << 20
+NAMES = (DATA, "dataset.yaml", "classes.txt", "obj.names")
+"""Files of class names: ours and ultralytics', FiftyOne's, Label Studio's, CVAT's; the first that is there counts."""
+OF_LABELS, OF_PICTURES = re.compile(rf"{LABELS}|obj_.+_data"), re.compile(rf"{IMAGES}|obj_.+_data")
 PICTURES = (".jpeg", ".jpg", ".png")
 FURTHEST = 1e6
 """From the picture that a place can are, in pictures."""
@@ -240,13 +244,17 @@ def _report(
 
 
 def read_yolo(path: Path) -> ForeignLabels:
-    """Read data.yaml, or the folder that holds it, and the labels below it: labels/*.txt, train/labels/*.txt and so on.
+    """Read a file of class names, or the folder that holds it, and the labels below: labels/*.txt, train/labels/*.txt.
 
-    Raises DatasetError where it has another form, is too large, or a file is not a regular one.
+    Names are in data.yaml, dataset.yaml of FiftyOne, or by lines in classes.txt of Label Studio and obj.names of CVAT,
+    whose labels are in obj_*_data. Raises DatasetError where it has another form, is too large, or a file is not a
+    regular one.
     """
-    file = path / DATA if path.is_dir() else path
-    found = ForeignLabels(path)
-    content = _yaml(file)
+    there = [path / name for name in NAMES if os.path.lexists(path / name)] if path.is_dir() else [path]
+    if not there:
+        raise DatasetError(f"{path}: expected one of the files {', '.join(NAMES)}")
+    file, found = there[0], ForeignLabels(path)
+    content = _yaml(file) if file.suffix in (".yaml", ".yml") else {"names": _lines(file)}
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))
@@ -261,15 +269,17 @@ def read_yolo(path: Path) -> ForeignLabels:
         text = name if isinstance(name, str) else str(name)  # names such as 7 or no are not text in YAML
         classes[number] = found.category(text, listed[place] if listed else number)
     left, labelled = LARGEST, set[str]()
-    for label in _files(file.parent, LABELS, (".txt",)):
+    for label in _files(file.parent, OF_LABELS, (".txt",)):
         data = read_file(label, min(TEXT, left))
         left -= len(data)
         lines = sum(1 for line in data.splitlines() if line.strip())
         found.pictures.append(ForeignPicture(label.stem, lines, partial(_rows, data, classes, found)))
         labelled.add(label.stem)
     if not found.pictures:
-        raise DatasetError(f"{file.parent}: holds no files {LABELS}/*.txt")
-    unlabelled = (picture.stem for picture in _files(file.parent, IMAGES, PICTURES) if picture.stem not in labelled)
+        raise DatasetError(f"{file.parent}: holds no files {LABELS}/*.txt or obj_*_data/*.txt")
+    unlabelled = (
+        picture.stem for picture in _files(file.parent, OF_PICTURES, PICTURES) if picture.stem not in labelled
+    )
     found.pictures += [ForeignPicture(stem, 0, lambda _: ()) for stem in unlabelled]
     return found
 
@@ -283,20 +293,28 @@ def _yaml(file: Path) -> Any:
         raise DatasetError(str(error)) from error
 
 
-def _files(root: Path, within: str, endings: tuple[str, ...]) -> Iterator[Path]:
-    """Yield the files with these endings in folders called `within`, in order of name. Raises DatasetError."""
+def _lines(file: Path) -> list[str]:
+    """Return the names of classes, one a line. Raises DatasetError."""
+    try:
+        return [line.strip() for line in read_file(file, TEXT).decode().rstrip().splitlines()]
+    except ValueError as error:
+        raise DatasetError(f"{file}: cannot be read as UTF-8") from error
+
+
+def _files(root: Path, within: re.Pattern[str], endings: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the files with these endings below folders whose name is `within`, by name. Raises DatasetError."""
     waiting, number = [root], 0
     while waiting:
         folder = waiting.pop()
         refuse_deep(folder, root)
-        inside = within in folder.relative_to(root).parts
+        inside = any(map(within.fullmatch, folder.relative_to(root).parts))
         with reporting(folder, "list"), os.scandir(folder) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
         waiting += [Path(entry.path) for entry in reversed(listed) if entry.is_dir(follow_symlinks=False)]
         for entry in listed if inside else ():
             number += 1
             if number > MOST_FILES:
-                raise DatasetError(f"{root}: holds more than {MOST_FILES} files in folders called {within}")
+                raise DatasetError(f"{root}: holds more than {MOST_FILES} files of labels or pictures")
             if entry.name.lower().endswith(endings) and not entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
 

@@ -53,6 +53,8 @@ def dataset(tmp_path, written):
         f"train/2026/{OTHER}_004.jpg",
         f"C:\\labels\\{OTHER}_004.JPG",
         f"{OTHER}_004",
+        f"images/1b2c3d4e-{OTHER}_004.jpeg",  # Label Studio
+        f"{OTHER}_004_jpeg.rf.0a1b2c3d4e5f60718293a4b5c6d7e8f9.jpg",  # Roboflow
     ],
 )
 def test_pictures_are_matched_by_their_names(tmp_path, dataset, name):
@@ -63,7 +65,9 @@ def test_pictures_are_matched_by_their_names(tmp_path, dataset, name):
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
-    "name", [f"{OTHER}_004.{kind}" for kind in ("camera-left.jpeg", "camera-left", "camera_left.JPG", "lidar.png")]
+    "name",
+    [f"{OTHER}_004.{kind}" for kind in ("camera-left.jpeg", "camera-left", "camera_left.JPG", "lidar.png")]
+    + [f"1b2c3d4e-{OTHER}_004.camera-left.jpeg"],
 )
 def test_labels_of_the_picture_of_another_sensor_are_lost_and_not_the_cameras(tmp_path, dataset, name, first):
     """Members of a rig's dataset are labelled as they are named."""
@@ -75,6 +79,48 @@ def test_labels_of_the_picture_of_another_sensor_are_lost_and_not_the_cameras(tm
     assert dataset.sample(OTHER, 4).annotations["box2d"].to_list() == [[0.3125, 0.3125, 0.125, 0.125]]
     with pytest.raises(DatasetError, match="none of its 1 pictures is of the camera of a sample"):
         label(dataset, "coco", coco(tmp_path / "b.json", [other], [box(2)]), replace=True)
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["annotations/instances_default.json", "result.json", "labels.json", "train/_annotations.coco.json"],
+    ids=["CVAT", "Label Studio", "FiftyOne", "Roboflow"],
+)
+def test_coco_is_found_where_other_tools_write_it(tmp_path, dataset, file):
+    path = tmp_path / "theirs" / file
+    path.parent.mkdir(parents=True)
+    coco(path, [image(1, f"{OTHER}_004.jpeg")], [box(1)])
+    assert label(dataset, "coco", tmp_path / "theirs", replace=True).annotations == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "folder", "picture"),
+    [
+        ("obj.names", "car\n", "obj_train_data", f"{OTHER}_004"),
+        ("classes.txt", "car\n", "labels", f"1b2c3d4e-{OTHER}_004"),
+        ("dataset.yaml", "names:\n  0: car\ntrain: ./images/train/\n", "labels/train", f"{OTHER}_004"),
+        ("data.yaml", "names: ['car']\nnc: 1\nroboflow: {license: x}\n", "train/labels", f"{OTHER}_004_jpeg.rf.0a1b2c"),
+    ],
+    ids=["CVAT", "Label Studio", "FiftyOne", "Roboflow"],
+)
+def test_yolo_is_found_where_other_tools_write_it(tmp_path, dataset, names, text, folder, picture):
+    (tmp_path / "theirs" / folder).mkdir(parents=True)
+    (tmp_path / "theirs" / names).write_text(text)
+    (tmp_path / "theirs" / folder / f"{picture}.txt").write_text("0 0.5 0.5 0.25 0.25\n")
+    assert label(dataset, "yolo", tmp_path / "theirs", replace=True).annotations == 1
+    assert dataset.sample(OTHER, 4).annotations["box2d"].to_list() == [[0.5, 0.5, 0.25, 0.25]]
+
+
+def test_folders_without_labels_name_the_files_that_are_looked_for(tmp_path, dataset):
+    with pytest.raises(DatasetError, match=r"expected one of the files instances\.json, .*, or the file itself"):
+        label(dataset, "coco", tmp_path, replace=True)
+    with pytest.raises(
+        DatasetError, match=r"expected one of the files data\.yaml, dataset\.yaml, classes\.txt, obj\.names"
+    ):
+        label(dataset, "yolo", tmp_path, replace=True)
+    (tmp_path / "classes.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DatasetError, match=r"classes\.txt: cannot be read as UTF-8"):
+        label(dataset, "yolo", tmp_path, replace=True)
 
 
 def test_frame_numbers_are_enough_in_one_sequence(tmp_path):
@@ -377,7 +423,7 @@ def test_more_files_of_labels_than_any_drive_has_are_refused(tmp_path, dataset, 
     folder = yolo(tmp_path / "yolo")
     (folder / "labels" / f"{OTHER}_003.txt").write_text("")
     monkeypatch.setattr("edgefirst_ros.export.labels.yolo.MOST_FILES", 1)
-    with pytest.raises(DatasetError, match="holds more than 1 files in folders called labels"):
+    with pytest.raises(DatasetError, match="holds more than 1 files of labels or pictures"):
         label(dataset, "yolo", folder, replace=True)
 
 
