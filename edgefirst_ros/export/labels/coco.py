@@ -287,7 +287,11 @@ def read_coco(path: Path) -> ForeignLabels:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = next(filter(None, (sorted(path.glob(pattern)) for pattern in FOREIGN)), None)
+    inside = (
+        [file for file in sorted(path.glob(pattern)) if file.parent == path or not file.parent.is_symlink()]
+        for pattern in FOREIGN
+    )
+    found = next(filter(None, inside), None)
     if found is None:
         raise DatasetError(f"{path}: expected one of the files {', '.join(FOREIGN)}, or the file itself")
     return found

@@ -111,6 +111,15 @@ def test_yolo_is_found_where_other_tools_write_it(tmp_path, dataset, names, text
     assert dataset.sample(OTHER, 4).annotations["box2d"].to_list() == [[0.5, 0.5, 0.25, 0.25]]
 
 
+def test_labels_in_a_linked_folder_are_not_read(tmp_path, dataset):
+    (tmp_path / "elsewhere").mkdir()
+    coco(tmp_path / "elsewhere" / "_annotations.coco.json", [image(1, f"{OTHER}_004.jpeg")], [box(1)])
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "train").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DatasetError, match="expected one of the files"):
+        label(dataset, "coco", tmp_path / "theirs", replace=True)
+
+
 def test_folders_without_labels_name_the_files_that_are_looked_for(tmp_path, dataset):
     with pytest.raises(DatasetError, match=r"expected one of the files instances\.json, .*, or the file itself"):
         label(dataset, "coco", tmp_path, replace=True)
