@@ -22,6 +22,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, known_name
 from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
 from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.navigation import attitude_of
 from edgefirst_ros.sensors.transforms import BASE, climb
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of, quote
@@ -43,7 +44,7 @@ class _Found:
     messages: int = 0
     seconds: float = 0.0  # time in which they were recorded, summed over the recordings
     frame_id: str = ""
-    placed: bool = True  # False for a cloud whose points have no x, y, z
+    placed: bool = True  # False for a cloud whose points have no x, y, z, and an IMU without attitude
     camera: CameraFacts | None = None
 
     @property
@@ -109,6 +110,9 @@ class _Draft:
             elif message.schema == streams.CLOUD:
                 with suppress(MessageError):
                     found.placed = {"x", "y", "z"} <= {field.name for field in decode(message).fields}
+            elif message.schema == streams.IMU:
+                with suppress(MessageError):
+                    found.placed = attitude_of(decode(message)) is not None
         found.messages += 1
         if found.camera is not None:
             found.camera.offer(message)
@@ -198,7 +202,16 @@ class _Draft:
             beside = sensor is None and namespace_of(found.topic, found.schema) != space
             size = found.messages if sensor is None else found.size if key.startswith("lidar") else 0
             radar = -self.radars.get(found.topic, 0)  # targets come before the objects that are made of them
-            return name is None, beside, type_place, radar, -size, *_in_front(found.topic), found.topic
+            return (
+                not found.placed,
+                name is None,
+                beside,
+                type_place,
+                radar,
+                -size,
+                *_in_front(found.topic),
+                found.topic,
+            )
 
         frames: dict[str, str] = {}
         used: list[_Found] = []
@@ -207,7 +220,7 @@ class _Draft:
             if sensor is not None and not sensor.default:
                 name, value = sensor.setting or ("", "")
                 self._leave(key, found, f"to use it, also write `{name}: {str(value).lower()}`")
-            elif not found.placed:
+            elif sensor is not None and not found.placed:
                 self._leave(key, found, "its points have no x, y, z")
             elif sensor is not None and others:
                 self._leave(key, found, "by its name made from another topic")

@@ -210,12 +210,15 @@ class FixTrack:
 def attitude_of(message: Imu) -> Quaternion | None:
     """Return the unit quaternion (x, y, z, w) of an IMU message, sensor to world; None when it is not an attitude.
 
-    That is a quaternion of zeros or not finite, or the identity with orientation_covariance[0] = -1.
+    That is a quaternion of zeros or not finite, or the identity with orientation_covariance[0] = -1 or with a turn
+    rate: drivers of lidars that know no attitude send the identity to which ROS 2 initialises it.
     """
-    turn = message.orientation
+    turn, rate = message.orientation, message.angular_velocity
     x, y, z, w = turn.x, turn.y, turn.z, turn.w
     length = math.sqrt(x * x + y * y + z * z + w * w)
-    if not math.isfinite(length) or length == 0 or (message.orientation_covariance[0] == -1 and abs(w) == length):
+    if not math.isfinite(length) or length == 0:
+        return None
+    if abs(w) == length and (message.orientation_covariance[0] == -1 or any((rate.x, rate.y, rate.z))):
         return None
     return x / length, y / length, z / length, w / length
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from bags import messages, write
 from edgefirst.schemas import sensor_msgs
+from edgefirst.schemas.geometry_msgs import Quaternion, Vector3
 from pose_recordings import ODOMETRY, STATIC, TF, add_messages, head, poses, static_message, transforms_message
 from rosbags.typesys import Stores, get_typestore
 from same_dataset import assert_same_dataset
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.streams import CLOUD, IMAGE
+from edgefirst_ros.streams import CLOUD, IMAGE, IMU
 from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.messages import cloud
 
@@ -133,6 +134,23 @@ def test_a_draft_takes_the_cloud_that_was_measured(recording, tmp_path, clouds, 
     config.write_text(re.sub(f"# (?={key})", "", done.output))  # the user uncomments those that are left
     counts = convert(path, tmp_path, config=config).counts
     assert all(counts[name].written for name in clouds)
+
+
+def test_a_draft_prefers_the_imu_that_knows_its_attitude(recording, tmp_path):
+    """That of a Livox has a known name, and more messages."""
+    sent = [
+        (at, topic, IMU, sensor_msgs.Imu(head(at, ""), turn, [0] * 9, Vector3(0, 0, 0.1)).to_bytes())
+        for topic, turn, rate in (
+            ("/livox/imu", Quaternion(0, 0, 0, 1), 200),
+            ("/imu/data", Quaternion(0, 0, 0.6, 0.8), 100),
+        )
+        for at in range(START, START + 10**9, 10**9 // rate)
+    ]
+    path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sorted(sent))
+    assert "imu: {topic: /imu/data}" in CliRunner().invoke(app, ["rig", str(path)]).output
+    outcome = convert(path, tmp_path, rig={"imu": "/livox/imu"})
+    assert outcome.counts["/livox/imu"].dropped["no attitude"] > 0
+    assert Dataset(outcome.paths.container).frames["orientation"].null_count() == outcome.samples
 
 
 def test_every_lidar_gets_a_key_whatever_its_name(recording, tmp_path):

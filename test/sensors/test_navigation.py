@@ -267,10 +267,11 @@ def test_memory_is_bounded():
 
 
 # ---- attitudes ---------------------------------------------------------------------------------
-def imu(x, y, z, w, covariance=0.0):
+def imu(x, y, z, w, covariance=0.0, rate=0.0):
     return sensor_msgs.Imu(
-        std_msgs.Header(frame_id="imu"), geometry_msgs.Quaternion(x, y, z, w), [covariance] + [0.0] * 8
-    )
+        std_msgs.Header(frame_id="imu"), geometry_msgs.Quaternion(x, y, z, w), [covariance] + [0.0] * 8,
+        geometry_msgs.Vector3(0.0, rate, 0.0),
+    )  # fmt: skip
 
 
 def about_z(angle):
@@ -284,6 +285,8 @@ def test_attitudes_of_messages():
         assert attitude_of(imu(*bad)) is None
     for sign in (1.0, -1.0):
         assert attitude_of(imu(0, 0, 0, sign, -1.0)) is None
+        assert attitude_of(imu(0, 0, 0, sign, rate=1e-9)) is None  # as Livox, Hesai and RoboSense send it
+    assert attitude_of(imu(0, 0, 3.0, 4.0, rate=1.0)) == (0, 0, 0.6, 0.8)
 
 
 def test_slerp_turns_evenly_the_short_way():
