@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 ALL = "all"
 """Name of the row that sums all sequences."""
 NAMED = 5
+MOST_LISTED = 50
+"""Sequences up to which topics, sensors, groups and labels are listed by sequence; of more only their sum is."""
 APART = "-: read for position, attitude, labels or calibration, or of no use; no: see the notes"
 """Explains the column `used` of topics that are in no sample."""
 
@@ -144,8 +146,8 @@ class DatasetSummary:
 
     @property
     def rows(self) -> list[Summary]:
-        """The sequences, and of several their sum."""
-        return [*self.sequences, self.whole] if self.is_several else [self.whole]
+        """The sequences unless they are many, and of several their sum."""
+        return [*(self.sequences if 1 < len(self.sequences) <= MOST_LISTED else ()), self.whole]
 
     def plain(self) -> dict[str, Any]:
         """Return the sequences ready for JSON: {sequence: summary}."""
@@ -176,6 +178,8 @@ class DatasetSummary:
                 used = "no" if apart and topic in unused else "-" if apart else str(count["written"])
                 found.append((one.name, topic, str(count["seen"]), used, reasons))
         yield self._told_apart(("topic", "seen", "used", "not used"), found)
+        if len(self.sequences) > MOST_LISTED:
+            yield f"topics, sensors, groups and labels of each of the {len(self.sequences)} sequences: info --json"
         if any(row[-2] in ("-", "no") for row in found):
             yield APART
 

@@ -20,8 +20,9 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.cli.info import DatasetInfo
 from edgefirst_ros.cli.output import show
-from edgefirst_ros.dataset.summary import ALL, summarize_dataset, summarize_tables
+from edgefirst_ros.dataset.summary import ALL, summarize, summarize_dataset, summarize_tables
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.dataset.verdict import Timeline
 from edgefirst_ros.report.figures import rates
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.subject import ReportSubject
@@ -239,6 +240,16 @@ def test_tables_tell_sequences_apart_and_end_with_their_sum(made, capsys, verb):
         assert drives[name]["samples"] == str(want["samples"])
         assert drives[name]["calibration"] == want["calibration"]
         assert drives[name].get("group", "-") == (next(iter(want["groups"])) if want["groups"] else "-")
+
+
+@pytest.mark.parametrize(("number", "lines"), [(50, 51), (51, 1)])
+def test_of_many_sequences_only_the_sum_is_listed_by_topic(number, lines):
+    counts = {"/camera": {"seen": 3, "written": 2, "dropped": {"cut": 1}}}
+    summary = summarize(Timeline.empty(), {"sequences": {f"s{n}": {"counts": counts} for n in range(number)}}, {})
+    (_, rows), *notes = summary.topic_table()
+    assert (len(rows), rows[-1]) == (lines, ("all", "/camera", str(3 * number), str(2 * number), f"{number} cut"))
+    assert notes == (["topics, sensors, groups and labels of each of the 51 sequences: info --json"] * (lines == 1))
+    assert len(summary.sequence_table()[1]) == number + 1
 
 
 def test_the_model_is_judged_in_the_sequences_that_have_it(made, capsys):
