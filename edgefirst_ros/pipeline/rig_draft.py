@@ -228,6 +228,8 @@ class _Draft:
                 self._leave(key, found, f"has the frame_id of {frames[found.frame_id]}, so it may be made from that")
             elif key == "pose" and found.frame_id == BASE:
                 self._leave(key, found, "in the vehicle's own frame, which does not move against itself")
+            elif key == "pose" and (found.messages < 2 or found.seconds > Settings().max_gap * (found.messages - 1)):
+                self._leave(key, found, "its messages are too far apart for poses between them, as those of goals")
             elif sensor is None and used:
                 self._leave(key, found, f"{used[0].topic} is used")
             else:

@@ -9,7 +9,7 @@ import yaml
 from bags import messages, write
 from edgefirst.schemas import sensor_msgs
 from edgefirst.schemas.geometry_msgs import Quaternion, Vector3
-from pose_recordings import ODOMETRY, STATIC, TF, add_messages, head, poses, static_message, transforms_message
+from pose_recordings import ODOMETRY, POSE, STATIC, TF, add_messages, head, poses, static_message, transforms_message
 from rosbags.typesys import Stores, get_typestore
 from same_dataset import assert_same_dataset
 from typer.testing import CliRunner
@@ -74,10 +74,12 @@ def test_a_draft_takes_the_pose_of_a_base_above_which_a_frame_moves(recording, t
         at = START + n * 10**8
         moved = [(at, "odom", "base_footprint", (n, 0, 0), (0, 0, 0, 1)), (at, "map", "odom", (0, 0, 0), (0, 0, 0, 1))]
         sent.append((at, "/tf", TF, transforms_message(moved if static else [*moved, (at, *foot)])))
+    sent += poses(POSE, lambda _: ((9, 9, 0), (0, 0, 0, 1)), START + 10**9, 0, topic="/goal_pose")
     path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
     config = tmp_path / "rig.yaml"
     assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
     assert yaml.safe_load(config.read_text())["rig"]["pose"] == {"tf": ["map", "base_link"]}
+    assert "# pose: {topic: /goal_pose}  # its messages are too far apart" in config.read_text()
     dataset = Dataset(convert(path, tmp_path, config=config).paths.container)
     place = ((dataset[5].timestamp - START) / 10**8, 0, 0.3)
     assert dataset[5].pose.position == pytest.approx(place)
