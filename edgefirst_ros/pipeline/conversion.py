@@ -242,8 +242,8 @@ def convert(
         recordings = [recordings]
     if isinstance(settings, Mapping) or isinstance(config, Mapping):
         raise UsageError("expected settings as keywords, such as convert(recording, out, rate=5), got a map")
-    absent = [path for path in (*recordings, *(sequences or {}).values()) if not os.path.lexists(str(path))]
-    refuse_buckets("convert", absent, "the command edgefirst-ros convert fetches it first", does="read from")
+    if absent := [path for path in (*recordings, *(sequences or {}).values()) if not os.path.lexists(str(path))]:
+        refuse_buckets("convert", absent, "the command edgefirst-ros convert fetches it first", does="read from")
     named = {name: Path(file) for name, file in (sequences or {}).items()}
     inputs = recordings_of([Path(recording) for recording in recordings], join=join, sequences=named)
     notes: list[str] = []
