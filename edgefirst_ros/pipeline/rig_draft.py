@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, dropwhile
 from typing import Any
 
 from edgefirst_ros import streams
@@ -30,6 +30,8 @@ from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, MASK
 
 BASES = (BASE, "base_footprint")
 """Usual frames of a vehicle, the preferred one first."""
+WORLDS = ("odom", "map", "earth")
+"""Usual frames in which a vehicle moves. Source: REP 105."""
 FRONT = "front"
 _WORD = re.compile(r"[a-z0-9]+")
 
@@ -213,6 +215,12 @@ class _Draft:
                 found.topic,
             )
 
+        world = {
+            *WORLDS,
+            *self._world(),
+            *(one.frame_id for one in self.topics.values() if one.schema == streams.ODOMETRY),
+        }
+        world -= {self.base_frame(), BASE, ""}
         frames: dict[str, str] = {}
         used: list[_Found] = []
         for found in sorted(group, key=order):
@@ -222,6 +230,8 @@ class _Draft:
                 self._leave(key, found, f"to use it, also write `{name}: {str(value).lower()}`")
             elif sensor is not None and not found.placed:
                 self._leave(key, found, "its points have no x, y, z")
+            elif sensor is not None and found.frame_id in world:
+                self._leave(key, found, "in a frame in which the vehicle moves, so it may be a map")
             elif sensor is not None and others:
                 self._leave(key, found, "by its name made from another topic")
             elif sensor is not None and found.frame_id and found.frame_id in frames:
@@ -247,14 +257,19 @@ class _Draft:
 
     def _pose(self) -> None:
         """Draft poses from the transforms that move the vehicle, unless a topic has them."""
+        base, world = self.base_frame(), self._world()
+        if self.lines and base is not None and world and all(line.key != "pose" for line in self.lines):
+            self._use("pose", {"tf": [world[-1], base]}, "guessed from the transforms that move")
+
+    def _world(self) -> list[str]:
+        """Return the frames in which transforms move the vehicle, the nearest first."""
         base, above = self.base_frame(), {child: parent for parent, child in self.static}
         above |= {one["child"]: one["parent"] for one in self.transforms.static_transforms}  # moving ones too
-        if not self.lines or base is None or any(line.key == "pose" for line in self.lines):
-            return
-        with suppress(ValueError):  # the transforms are a loop
-            way = climb(above, base)
-            if self.transforms.moving.keys() & way:
-                self._use("pose", {"tf": [way[-1], base]}, "guessed from the transforms that move")
+        try:
+            way = climb(above, base) if base is not None else []
+        except ValueError:  # the transforms are a loop
+            return []
+        return list(dropwhile(lambda frame: frame not in self.transforms.moving, way))[1:]
 
     def _name_left(self) -> None:
         """Give each sensor that is not used a key of its own, so that its line only has to be uncommented."""

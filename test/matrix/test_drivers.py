@@ -75,11 +75,15 @@ def test_a_draft_takes_the_pose_of_a_base_above_which_a_frame_moves(recording, t
         moved = [(at, "odom", "base_footprint", (n, 0, 0), (0, 0, 0, 1)), (at, "map", "odom", (0, 0, 0), (0, 0, 0, 1))]
         sent.append((at, "/tf", TF, transforms_message(moved if static else [*moved, (at, *foot)])))
     sent += poses(POSE, lambda _: ((9, 9, 0), (0, 0, 0, 1)), START + 10**9, 0, topic="/goal_pose")
+    for topic, frame, number in (("/map/points", "map", 90), ("/lidar/points", "lidar", 9)):
+        points = np.zeros(number, [(axis, "<f4") for axis in "xyz"])
+        sent.append((START + 10**9 + 1, topic, CLOUD, cloud(points, frame, START + 10**9)))
     path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
     config = tmp_path / "rig.yaml"
     assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
     assert yaml.safe_load(config.read_text())["rig"]["pose"] == {"tf": ["map", "base_link"]}
     assert "# pose: {topic: /goal_pose}  # its messages are too far apart" in config.read_text()
+    assert "# lidar.points.map: {topic: /map/points}  # in a frame in which the vehicle moves" in config.read_text()
     dataset = Dataset(convert(path, tmp_path, config=config).paths.container)
     place = ((dataset[5].timestamp - START) / 10**8, 0, 0.3)
     assert dataset[5].pose.position == pytest.approx(place)
