@@ -33,6 +33,9 @@ from edgefirst_ros.streams import (
 KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.topics()}
 """Topics of the device, without slash, `rt/` or host name, and the types they may have."""
 
+FORMER = {f"detect/{part}": f"model/{part}" for part in ("boxes2d", "info", "mask", "mask_compressed")}
+"""Names of topics until October 2024 -> those of today."""
+
 ABORTING = frozenset({"foxglove_msgs/msg/ImageAnnotations"})
 """Types whose lengths the vendor's codec believes: a false one ends the process (edgefirst-schemas 4.1)."""
 
@@ -70,8 +73,9 @@ def known_name(topic: str, schema: str) -> str | None:
     A leading slash, a leading `rt/` and one unknown first segment (the host) are stripped; of a TFMessage all are.
     """
     name = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
-    if name not in KNOWN_TOPICS:
+    if name not in KNOWN_TOPICS and name not in FORMER:
         name = name.rpartition("/")[2] if schema == TF_MESSAGE else name.partition("/")[2]
+    name = FORMER.get(name, name)
     return name if schema in KNOWN_TOPICS.get(name, ()) else None
 
 

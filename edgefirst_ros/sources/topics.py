@@ -48,7 +48,7 @@ def namespace_of(topic: str, schema: str) -> str:
     path = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
     name = known_name(topic, schema)
     if name is not None:
-        return path.removesuffix(name).rstrip("/")
+        return "/".join(path.split("/")[: -1 - name.count("/")])
     before = path.rpartition("/")[0]
     parent, _, last = before.rpartition("/")
     return parent if schema in CAMERA_TYPES and last.startswith("image") else before

@@ -31,6 +31,10 @@ PACKED = {**OLDER, "topics": {"camera", "model/boxes2d", "model/mask_compressed"
 LAG = {"latency_ms": {"model/mask": 70.0, "model/boxes2d": 40.0}, "publish": "log", "jitter_ms": 9.0}
 SLOW = {"latency_ms": {"model/mask": 190.0}}
 """A mask comes when the next boxes are nearer than its own; publish_time tells."""
+FORMER = {
+    "rename": {f"model/{name}": f"/verdin/detect/{name}" for name in ("boxes2d", "mask", "mask_compressed", "info")}
+}
+"""Names of topics until October 2024."""
 MODEL_EVERY = 3
 
 
@@ -89,7 +93,9 @@ def test_the_newer_generation(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "recipe", [OLDER, PACKED, {**OLDER, **LAG}, {**OLDER, **SLOW}], ids=["plain", "packed", "late", "slow"]
+    "recipe",
+    [OLDER, PACKED, {**OLDER, **LAG}, {**OLDER, **SLOW}, {**OLDER, **FORMER}, {**PACKED, **FORMER}],
+    ids=["plain", "packed", "late", "slow", "former", "former, packed"],
 )
 def test_the_older_generation(tmp_path, recipe):
     truth = made(tmp_path, **recipe)
