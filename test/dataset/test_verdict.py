@@ -41,11 +41,13 @@ def test_a_steady_drive_is_green():
     assert times == pytest.approx(np.arange(30) / 10 + 0.01)
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_losses_are_those_of_each_sequence_or_of_the_whole(apart):
-    """Where one sequence states no counts of its own, those of the dataset are of all."""
+@pytest.mark.parametrize(
+    ("apart", "second"), [(True, {"counts": {}}), (True, {}), (False, {})], ids=["no messages", "recovered", "together"]
+)
+def test_losses_are_those_of_each_sequence_or_of_the_whole(apart, second):
+    """Where no sequence states counts of its own, those of the dataset are of all."""
     counts = {"/camera/h264": {"seen": 10, "written": 8, "dropped": {"undecodable": 2}}}
-    own = {"a": {"counts": counts}, "b": {"counts": {}} if apart else {}}
+    own = {"a": {"counts": counts} if apart else {}, "b": second}
     table = frames(range(0, 2000, 100), names=["a"] * 10 + ["b"] * 10)
     found = summarize(table, {"counts": counts, "sequences": own}, {})
     lost = "20.00% of 10 messages lost: 2 undecodable"
