@@ -260,7 +260,13 @@ def _add_mask(
 
 
 def _timing(message: Any) -> dict[str, int | None]:
-    """{load, preprocess, inference, decode} in ns; load includes preprocessing, the older Detect has no decode_time."""
+    """{load, preprocess, inference, decode} in ns; load includes preprocessing, the older Detect has no decode_time.
+
+    Until November 2025 a Detect had stamps around its model_time: that of its header, and that of a monotonic clock.
+    """
+    given, stamp = getattr(message, "input_timestamp", None), message.stamp
+    if given is not None and (given.sec, given.nanosec) == (stamp.sec, stamp.nanosec):
+        return {"load": None, "preprocess": None, "inference": _nanoseconds(message.model_time), "decode": None}
     load = message.input_time if hasattr(message, "input_time") else message.input_timestamp
     decode = [message.output_time, message.decode_time] if hasattr(message, "decode_time") else [message.output_time]
     inference = _nanoseconds(message.model_time)

@@ -102,6 +102,16 @@ def test_a_time_during_which_the_clock_was_set_back_is_not_known():
     assert rows[0]["timing"] == {"load": None, "preprocess": None, "inference": 30, "decode": 400}
 
 
+def test_stamps_of_the_oldest_form_are_no_durations():
+    """EdgeFirstAI/model until November 2025: the camera's stamp twice, and the time of the monotonic clock."""
+    time = builtin_interfaces.Time
+    box = [Box(0.5, 0.5, 0.1, 0.1, "car", 0.25)]
+    stamp = 1_720_000_000, 500
+    sent = edgefirst_msgs.Detect(std_msgs.Header(time(*stamp), "camera"), time(*stamp), time(0, 30), time(5400, 7), box)
+    rows, _ = rows_of_model(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
+    assert rows[0]["timing"] == {"load": None, "preprocess": None, "inference": 30, "decode": None}
+
+
 def test_the_older_form():
     time = builtin_interfaces.Time
     sent = edgefirst_msgs.Detect(
