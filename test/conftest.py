@@ -47,7 +47,7 @@ SHORT = ("sync/", "test_config.py", "test_messages.py", "nodes/test_service.py",
 """Tests with the marker `short`: what `colcon test` runs, unless its --pytest-args have -m."""
 WAITING = (
     *("nodes/", "ros/", "dataset/objects/test_hostile_storage.py", "dataset/objects/test_stores.py"),
-    *("matrix/test_front_ends.py", "pipeline/test_capture", "report/test_browser.py"),
+    *("matrix/test_front_ends.py", "pipeline/test_capture"),
 )
 """Tests that wait for others most of the time."""
 
@@ -55,7 +55,8 @@ WAITING = (
 def pytest_collection_modifyitems(config, items):
     """The longest tests first: at the end the other processes would wait for the one that has them.
 
-    Files of tests that wait are spread over the others: while one waits, another process has work for its core.
+    So are those with a browser: another process that takes some of them at the end would start one more. Files of tests
+    that wait are spread over the others: while one waits, another process has work for its core.
     """
     files = {}
     for item in items:
@@ -68,7 +69,8 @@ def pytest_collection_modifyitems(config, items):
     items[:] = itertools.chain.from_iterable(tests for _, tests in sorted(spread, key=itemgetter(0)))
     if os.environ.get("COLCON") and not config.option.markexpr:  # colcon sets it in all that it starts
         items[:] = [item for item in items if item.get_closest_marker("short")]
-    items.sort(key=lambda item: item.name not in ("test_every_damaged_variant", "test_real_video_with_damage"))
+    first = ("test_every_damaged_variant", "test_real_video_with_damage", "test_browser.py")
+    items.sort(key=lambda item: not {item.name, item.path.name} & {*first})
 
 
 @pytest.hookimpl(wrapper=True)
