@@ -220,7 +220,7 @@ class Calibration:
                 _check("camera infos", len(self._infos) + 1, MOST_CAMERAS)
             self._infos.setdefault(key, _First(info)).note(info, log_time)
         elif schema == "edgefirst_msgs/msg/ModelInfo":
-            if self.labels is None:
+            if not self.labels:  # as long as a model is loaded, its info has none
                 labels = list(content.labels)
                 _check("labels", len(labels), MOST_LABELS)
                 _check("characters of a name", max(map(len, labels), default=0))
@@ -233,7 +233,7 @@ class Calibration:
 
     def merge(self, other: Calibration) -> None:
         """Add the unknown parts from another calibration."""
-        self.labels = self.labels if self.labels is not None else other.labels
+        self.labels = self.labels or other.labels
         for mine, theirs in ((self._infos, other._infos), (self._transforms, other._transforms)):
             mine.update({key: replace(first) for key, first in theirs.items() if key not in mine})
 

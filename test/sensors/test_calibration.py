@@ -95,7 +95,8 @@ def test_transforms_and_labels():
     assert found.static_transforms[0]["rotation"] == [0, 0, 0, 2]
     found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=[]))
     found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["car", "person"]))
-    assert found.labels == []
+    found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["other"]))
+    assert found.labels == ["car", "person"]
     found.take("sensor_msgs/msg/Imu", object())
 
 
