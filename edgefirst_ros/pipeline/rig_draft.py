@@ -204,16 +204,8 @@ class _Draft:
             beside = sensor is None and namespace_of(found.topic, found.schema) != space
             size = found.messages if sensor is None else found.size if key.startswith("lidar") else 0
             radar = -self.radars.get(found.topic, 0)  # targets come before the objects that are made of them
-            return (
-                not found.placed,
-                name is None,
-                beside,
-                type_place,
-                radar,
-                -size,
-                *_in_front(found.topic),
-                found.topic,
-            )
+            worse = not found.placed or (key == "pose" and found.frame_id == "earth")  # z of ECEF is not up
+            return worse, name is None, beside, type_place, radar, -size, *_in_front(found.topic), found.topic
 
         world = {
             *WORLDS,

@@ -89,6 +89,18 @@ def test_a_draft_takes_the_pose_of_a_base_above_which_a_frame_moves(recording, t
     assert dataset[5].pose.position == pytest.approx(place)
 
 
+def test_a_draft_prefers_poses_in_a_map_to_those_in_ecef(recording, tmp_path):
+    """A MicroStrain sends both."""
+    still = ((0, 0, 0), (0, 0, 0, 1))
+    sent = [
+        message
+        for name in ("earth", "map")
+        for message in poses(ODOMETRY, lambda _: still, START, 1.0, topic=f"/ekf/odometry_{name}", frame=name)
+    ]
+    path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sorted(sent))
+    assert "\n  pose: {topic: /ekf/odometry_map}" in CliRunner().invoke(app, ["rig", str(path)]).output
+
+
 def test_cameras_of_one_namespace_are_told_apart_by_their_frames(recording, tmp_path):
     """As in the bags of Ford's vehicles; two forms of one camera have its frame."""
     frames = {"/image_left": "left", "/image_right": "right", "/image_right_rect": "right"}
