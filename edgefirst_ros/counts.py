@@ -34,6 +34,7 @@ NOT_NEAREST = "nearest to no sample"
 OUTSIDE = "outside tolerance"
 LATE = "came after its frames were written"
 NO_SAMPLE = "belongs to no sample"
+NO_MODEL = "sent before the model was loaded"
 RECORDED_TWICE = "recorded twice"
 """A message that two files of one recording have counts once."""
 EMPTY = "has no member"
@@ -78,7 +79,7 @@ LOSS = frozenset(
 NO_LOSS = frozenset(
     {
         *(BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE),
-        *(EMPTY, RECORDED_TWICE, NO_POSE, OTHER_FRAMES, OWN_FRAME, PAUSED),
+        *(EMPTY, NO_MODEL, RECORDED_TWICE, NO_POSE, OTHER_FRAMES, OWN_FRAME, PAUSED),
     }
 )
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, PAUSED, UNDECODABLE
+from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, NO_MODEL, PAUSED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Cubes, Message, decode, header_stamp
 from edgefirst_ros.pipeline.cameras import CameraMessage, MessageOrder, OtherCamera, Passed
@@ -19,6 +19,7 @@ from edgefirst_ros.pipeline.frame import Frame, SensorMessage, Usage
 from edgefirst_ros.pipeline.tracks import Navigation, Poses
 from edgefirst_ros.sensors.calibration import frame_id_of
 from edgefirst_ros.sensors.companions import storable
+from edgefirst_ros.sensors.detections import is_idle
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.streams import CAMERA
@@ -286,7 +287,9 @@ class FrameBuilder:
             facts.counts.drop(topic, NO_ATTITUDE)
         if topic == roles.pose:
             self._push_pose(message, content, stamp + offsets["pose"], now)
-        if topic == roles.model:
+        if topic == roles.model and is_idle(content):
+            facts.counts.drop(topic, NO_MODEL)
+        elif topic == roles.model:
             self._push_result(message, content, stamp, now)
         if topic == roles.masks:
             mask = SensorMessage(topic, content, stamp)

@@ -264,13 +264,22 @@ def _timing(message: Any) -> dict[str, int | None]:
 
     Until November 2025 a Detect had stamps around its model_time: that of its header, and that of a monotonic clock.
     """
-    given, stamp = getattr(message, "input_timestamp", None), message.stamp
-    if given is not None and (given.sec, given.nanosec) == (stamp.sec, stamp.nanosec):
+    if _has_stamps(message):
         return {"load": None, "preprocess": None, "inference": _nanoseconds(message.model_time), "decode": None}
     load = message.input_time if hasattr(message, "input_time") else message.input_timestamp
     decode = [message.output_time, message.decode_time] if hasattr(message, "decode_time") else [message.output_time]
     inference = _nanoseconds(message.model_time)
     return {"load": _nanoseconds(load), "preprocess": None, "inference": inference, "decode": _nanoseconds(*decode)}
+
+
+def _has_stamps(message: Any) -> bool:
+    given, stamp = getattr(message, "input_timestamp", None), message.stamp
+    return given is not None and (given.sec, given.nanosec) == (stamp.sec, stamp.nanosec)
+
+
+def is_idle(message: Any) -> bool:
+    """True if a Detect says only that the camera sends: the vendor's model sends such ones while it is loaded."""
+    return _has_stamps(message) and not _nanoseconds(message.model_time) and not message.boxes
 
 
 def _nanoseconds(*times: Duration | Time) -> int | None:

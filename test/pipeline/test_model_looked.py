@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the model looked at, and what it never did."""
 
+from dataclasses import replace
+
 import pytest
+from bags import messages, write
+from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, std_msgs
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.merge import merge
@@ -32,6 +36,21 @@ def test_saw_nothing_is_told_from_never_looked(whole):
     stamps = dict(dataset.frames.select("frame", "model_timestamp").iter_rows())
     own = {sample.frame: sample.timestamp for sample in dataset.samples()}
     assert stamps == {n: own[n] if n in expected else None for n in own}
+
+
+def test_a_model_that_was_still_loaded_looked_at_nothing(recording, tmp_path):
+    """Until November 2025 it sent a Detect without boxes for each picture, with the camera's stamp as input."""
+    drive, found, time = recording(**{**RECIPE, "topics": {"camera", "model/boxes2d"}}), [], builtin_interfaces.Time
+    for schema, channel, one in messages(drive):
+        message = one
+        if channel.topic == "/model/boxes2d" and sum(c.topic == channel.topic for _, c, _ in found) < 3:
+            stamp = edgefirst_msgs.Detect.from_cdr(one.data).stamp
+            sent = edgefirst_msgs.Detect(std_msgs.Header(stamp, ""), stamp, time(0, 0), time(50, 0), [])
+            message = replace(one, data=sent.to_bytes())
+        found.append((schema, channel, message))
+    outcome = convert(write(tmp_path / "drive.mcap", found), tmp_path / "out")
+    assert looked(outcome.paths.container) == list(range(0, 20, EVERY))[3:]
+    assert outcome.counts["/model/boxes2d"].dropped == {"sent before the model was loaded": 3}
 
 
 def test_a_merge_keeps_it(whole, tmp_path):
