@@ -412,8 +412,9 @@ def option_of(use: str, *, rigged: bool) -> str:
     """
     name, _, value = use.partition(": ")
     if name == "rig":
-        if rigged:
-            return f"add {value} to the rig"
+        if rigged:  # a role has one topic
+            one = value.partition(":")[0] in streams.ROLES
+            return f"write {value} in the rig" if one else f"add {value} to the rig"
         return f"--rig {shlex.quote(f'{{{value}}}')}"
     value = json.loads(value) if value.startswith('"') else value.strip("[]").replace(", ", ",")
     return f"{setting_fields(Settings)[name].flag}={shlex.quote(value)}"

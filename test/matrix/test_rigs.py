@@ -193,6 +193,10 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
         "/rear/points": "--rig '{lidar.points.rear: {topic: /rear/points}}'",
     }.items():
         assert any(note.endswith(f"{topic} is not used; to use it: {use}") for note in outcome.notes)
+    rigged = convert(path, tmp_path / "rigged", rig={"gps": "/gps"})
+    assert any(
+        note.endswith("/fix is not used; to use it: write gps: {topic: /fix} in the rig") for note in rigged.notes
+    )
     metadata = pyarrow.ipc.open_file(outcome.paths.frames).schema.metadata
     found = {of["topic"]: of for of in json.loads(metadata[b"unused_topics"])}
     assert {topic: of["use"] for topic, of in found.items() if topic in uses} == uses
