@@ -50,7 +50,10 @@ def _raise_interrupts_again(lost: Any) -> None:
         import signal
         import threading
 
-        threading.Timer(0.01, os.kill, [os.getpid(), signal.SIGINT]).start()  # in here it would be lost too
+        for delay in (0.01, 0.1, 1.0):  # in here it would be lost too, and a busy machine is slow to start a thread
+            with suppress(KeyboardInterrupt):
+                threading.Timer(delay, os.kill, [os.getpid(), signal.SIGINT]).start()
+                return
     else:
         sys.__unraisablehook__(lost)
 

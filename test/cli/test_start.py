@@ -60,10 +60,13 @@ def test_a_removed_current_folder_is_named(cold_command, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_an_interrupt_in_a_callback_of_a_library_is_not_lost(tmp_path):
+@pytest.mark.parametrize("slow", [0, 0.2], ids=["", "thread that starts slowly"])
+def test_an_interrupt_in_a_callback_of_a_library_is_not_lost(tmp_path, slow):
     """Python prints and drops what a finalizer or a callback of C raises, and the command would go on."""
     code = (
-        "import time, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recovery.recover as recover\n"
+        "import threading, time, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recovery.recover as recover\n"
+        "start = threading.Thread.start\n"
+        f"threading.Thread.start = lambda thread: (start(thread), time.sleep({slow}))\n"
         "class Ends:\n"
         "    def __del__(self): raise KeyboardInterrupt\n"
         "def wait(*args, **kwargs):\n"
