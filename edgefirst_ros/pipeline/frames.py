@@ -163,7 +163,8 @@ class FrameBuilder:
         roles, tolerance, streams = facts.roles, nanoseconds(settings.tolerance), {}
         for sensor, topic in roles.companions.items():
             if topic != roles.reference:
-                streams[sensor] = Stream(*settings.stream(sensor), alternatives=sensor in cameras)
+                in_time = topic in facts.base.judged
+                streams[sensor] = Stream(*settings.stream(sensor), alternatives=sensor in cameras, in_time=in_time)
                 self._sensors.setdefault(topic, []).append(sensor)
         if roles.boxes3d is not None:
             streams[BOXES3D] = Stream(tolerance)

@@ -32,6 +32,8 @@ class Stream(NamedTuple):
     reuse: bool = True
     alternatives: bool = False
     """True if the nearest message may prove useless, so that others within the tolerance are needed too."""
+    in_time: bool = False
+    """True if the look-ahead holds for stamps with the offset, so that it need not be longer by the offset."""
 
 
 class Companion(NamedTuple, Generic[C]):
@@ -115,7 +117,8 @@ class Aligner(Generic[F, C]):
         self.streams = streams
         self.lookahead = lookahead
         # Without reuse another frame may be nearer to a message.
-        farthest = (max(s.tolerance + abs(s.offset), 0 if s.reuse else 2 * s.tolerance) for s in streams.values())
+        shifts = ((s, 0 if s.in_time else abs(s.offset)) for s in streams.values())
+        farthest = (max(s.tolerance + shift, 0 if s.reuse else 2 * s.tolerance) for s, shift in shifts)
         self.max_skew = max(farthest, default=0)
         """Largest distance of a companion from the frames that it decides about, ns."""
         self.closest: dict[str, int] = {}

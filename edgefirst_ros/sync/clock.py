@@ -88,6 +88,8 @@ class TimeBase:
     """What to say of the choice."""
     by_header: bool = True
     """Header stamps of the reference topic are usable: model results are joined by them, else by the time base's."""
+    judged: frozenset[str] = frozenset()
+    """Topics whose stamps, with their offsets, `spread` holds for."""
 
     def stamp(self, message: Message) -> int:
         """Time of a message in ns."""
@@ -126,14 +128,15 @@ def choose(
             "set time_base to another one (auto finds it)"
         )
     offset = own.median() + offset_of(reference.topic)
-    replaced, medians = {}, [offset]
+    replaced, medians = {}, {reference.topic: offset}
     for times in used:
         fault = fault_of(times, TimeBase(base, offset), reference.topic, offset_of(times.topic))
         if fault is not None:
             replaced[times.topic] = fault
         elif times.publish.distances:
-            medians.append(getattr(times, base).median() + offset_of(times.topic))
-    return TimeBase(base, offset, replaced, max(medians) - min(medians), notes, by_header)
+            medians[times.topic] = getattr(times, base).median() + offset_of(times.topic)
+    spread = max(medians.values()) - min(medians.values())
+    return TimeBase(base, offset, replaced, spread, notes, by_header, frozenset(medians))
 
 
 def fault_of(times: TopicTimes, base: TimeBase, reference: str, offset: int = 0) -> str | None:

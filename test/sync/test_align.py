@@ -43,7 +43,7 @@ def aligned(events, streams, lookahead, *, sweep=True):
     return found
 
 
-STREAMS = st.builds(Stream, st.integers(0, 30), st.integers(-20, 20), st.booleans())
+STREAMS = st.builds(Stream, st.integers(0, 30), st.integers(-20, 20), st.booleans(), in_time=st.just(value=False))
 
 
 @st.composite
@@ -148,6 +148,16 @@ def test_a_frame_leaves_as_soon_as_nothing_near_it_can_come():
     aligner.add_frame(5, 0, 5, None)
     assert aligner.release(5 + 1130) == []
     assert len(aligner.release(5 + 1131)) == 1
+
+
+def test_an_offset_that_sets_a_clock_right_keeps_no_frame_waiting():
+    """The stamps of a lidar in TAI are 37 s ahead, and come with those of the camera."""
+    aligner = Aligner({"a": Stream(5, -37_000, in_time=True)}, 10)
+    aligner.add_frame(100, 0, 100, "item")
+    aligner.add("a", 37_101, 101, 7)
+    (frame,) = aligner.release(116)
+    assert (aligner.max_skew, frame.nearest["a"].item) == (5, 7)
+    assert Aligner({"a": Stream(5, -37_000)}, 10).max_skew == 37_005
 
 
 @pytest.mark.parametrize("reuse", [True, False])
