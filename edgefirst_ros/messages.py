@@ -173,6 +173,7 @@ class SpaceBox(NamedTuple):
     """A box in space."""
 
     frame_id: str
+    """Without a leading slash."""
     position: tuple[float, float, float]
     """Of its center, m."""
     orientation: tuple[float, float, float, float]

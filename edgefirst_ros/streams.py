@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, count
 from typing import Literal, NamedTuple
 
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
@@ -192,7 +193,9 @@ def companions() -> tuple[Sensor, ...]:
     return tuple(sensor for sensor in SENSORS if sensor.topics and sensor.form != "camera")
 
 
-INSTANCE = "[a-z0-9_]{1,32}"
+LONGEST = 32
+"""Characters of the name of an instance."""
+INSTANCE = f"[a-z0-9_]{{1,{LONGEST}}}"
 """Names of instances."""
 KNOWN = 4096
 """Names whose records are remembered; names in a foreign file have no other bound."""
@@ -220,6 +223,18 @@ def _make_instance(sensor: Sensor, name: str) -> Sensor:
 def is_key(key: str) -> bool:
     """True for the key of a sensor, or of an instance of one of which a rig may have several."""
     return key in _BY_KEY or _KEY.fullmatch(key) is not None
+
+
+def free_key(key: str, names: Sequence[str], taken: set[str], first: int = 2) -> str:
+    """Return the key of a further instance, and add it to `taken`.
+
+    It has the first of its `names` that is free, else the last with a number from `first` on.
+    """
+    named = (f"{key}.{name[-LONGEST:]}" for name in names)
+    numbered = (f"{key}.{names[-1][len(end) - LONGEST :]}{end}" for end in (f"_{n}" for n in count(first)))
+    found = next(one for one in chain(named, numbered) if one not in taken)
+    taken.add(found)
+    return found
 
 
 @functools.lru_cache(KNOWN)

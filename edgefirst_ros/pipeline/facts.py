@@ -64,9 +64,7 @@ class SequenceFacts:
     def place_of(self, frame_id: str) -> SensorPlace:
         """Return the place of a fused sensor, for its boxes in space."""
         info = self.calibration.camera_info
-        return self.box_frames.place(
-            frame_id.removeprefix("/"), self.calibration.static_transforms, info["frame_id"] if info else None
-        )
+        return self.box_frames.place(frame_id, self.calibration.static_transforms, info["frame_id"] if info else None)
 
     @property
     def unused(self) -> list[dict[str, Any]]:

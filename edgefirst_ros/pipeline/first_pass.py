@@ -258,15 +258,10 @@ class Walked:
                     self.transforms.take(message.schema, content, message.log_time)
             if ignored:
                 return
-            if message.schema == CLOUD and not self.times[topic].publish.distances:
-                names = {field.name.lower() for field in content.fields}
-                if RADAR & names or radars_by_name([topic]):
-                    self.radars[topic] = len(RADAR & names)
-            if message.schema in (COMPRESSED_IMAGE, IMAGE) and not self.times[topic].publish.distances:
-                form = content.encoding if message.schema == IMAGE else content.format
-                ranges = form == RANGES and message.schema == IMAGE and known_name(topic, IMAGE) is None
-                self.depths |= {topic} if ranges or form.startswith(DEPTHS) else set()
-            self.times[topic].add(message)
+            times = self.times[topic]
+            if not times.publish.distances:
+                self._note_kind(topic, message.schema, content)
+            times.add(message)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)
                 self._static = self._static or bool(self.calibrations[topic].static_transforms)
@@ -281,6 +276,17 @@ class Walked:
             self.unreadable[topic] = self.unreadable.get(topic, 0) + 1
         if topic in self.sequences:
             self.sequences[topic].add(message, usable)
+
+    def _note_kind(self, topic: str, schema: str, content: Any) -> None:
+        """Note by its first message whether a topic has clouds of a radar, or pictures of depth."""
+        if schema == CLOUD:
+            names = {field.name.lower() for field in content.fields}
+            if RADAR & names or radars_by_name([topic]):
+                self.radars[topic] = len(RADAR & names)
+        elif schema in (COMPRESSED_IMAGE, IMAGE):
+            form = content.encoding if schema == IMAGE else content.format
+            ranges = form == RANGES and schema == IMAGE and known_name(topic, IMAGE) is None
+            self.depths |= {topic} if ranges or form.startswith(DEPTHS) else set()
 
     def _take_transforms(self, schema: str, content: Any) -> None:
         for one in transforms_of(schema, content):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, count, dropwhile
+from itertools import dropwhile
 from typing import Any
 
 from edgefirst_ros import streams
@@ -321,10 +321,7 @@ def _with_instances(
             yield key, one
             continue
         own = "_".join(word for word in words[one.topic] if word not in shared) or "_".join(words[one.topic]) or "more"
-        ends = chain([""], (f"_{n}" for n in count(number)))
-        name = next(name for end in ends if (name := f"{key}.{own[len(end) - 32 :]}{end}") not in taken)
-        taken.add(name)
-        yield name, one
+        yield streams.free_key(key, [own], taken, number), one
 
 
 def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) -> str:

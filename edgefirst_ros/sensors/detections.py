@@ -28,6 +28,7 @@ from edgefirst_ros.counts import (
 )
 from edgefirst_ros.errors import MessageError, nearest_first
 from edgefirst_ros.messages import Cubes
+from edgefirst_ros.sensors.calibration import frame_id_of
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
 from edgefirst_ros.sensors.transforms import BASE, Floats, SensorPlace, World, move_boxes, pose, rotation
 
@@ -178,7 +179,7 @@ def rows_of_boxes3d(
         rows.append({"label": label, "label_index": index, "object_id": track, "box3d_score": box.score})
         boxes.append(sides)
     if rows:
-        place = context.place_of(message.frame_id)
+        place = context.place_of(frame_id_of(message) or "")
         moved = move_boxes(boxes, place.way)
         if motion is not None and place.frame == BASE:
             moved = move_boxes(moved, motion)
@@ -195,7 +196,7 @@ def _rows_of_cubes(
     dropped: Counter[str] = Counter()
     for n, box in enumerate(message.boxes):
         label = context.label_map.get(box.label, box.label)
-        frame, way = box.frame_id.removeprefix("/"), pose(rotation(box.orientation), np.array(box.position))
+        frame, way = box.frame_id, pose(rotation(box.orientation), np.array(box.position))
         if world is not None and frame == world.fixed:
             if world.way is None:
                 dropped[NOT_PLACED] += 1

@@ -161,7 +161,8 @@ def _cubes(message: Any, note: Note) -> bytes:
             at, turn, size = cube.pose.position, cube.pose.orientation, cube.size
             track = entity.id and f"{entity.id}/{number}"
             place, orientation = (at.x, at.y, at.z), (turn.x, turn.y, turn.z, turn.w)
-            boxes.append(SpaceBox(entity.frame_id, place, orientation, (size.x, size.y, size.z), label, track))
+            frame, sides = entity.frame_id.removeprefix("/"), (size.x, size.y, size.z)
+            boxes.append(SpaceBox(frame, place, orientation, sides, label, track))
     return Cubes(boxes).to_cdr(*stamp)
 
 

@@ -578,10 +578,8 @@ def unused_topics(
             return f"{short}: {quote(topic)}"
         if key in (CAMERA, *roles.companions):
             names = filter(None, (namespace_of(topic, schema), topic))
-            words = (re.sub("[^a-z0-9]+", "_", name.lower()).strip("_") for name in names)
-            keys = [f"{key}.{word[-32:]}" for word in words]
-            key = next((one for one in keys if one not in taken), keys[-1])
-            taken.add(key)
+            words = [re.sub("[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
+            key = streams.free_key(key, words, taken)
         return f"rig: {key}: {{topic: {quote(topic)}}}"
 
     return [{"topic": t, "type": schema, "count": None, "use": use_of(t, schema)} for t, schema in left.items()]

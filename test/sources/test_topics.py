@@ -3,6 +3,7 @@
 
 import pytest
 
+from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts
@@ -343,6 +344,20 @@ USES = {
     FIX: "gps_topic: /x/more",
     IMU: "imu_topic: /x/more",
 }
+
+
+def test_a_further_instance_has_its_first_free_name_or_a_number():
+    taken, long = {"camera.left"}, "a_camera_with_a_name_that_is_too_long"
+    made = [streams.free_key("camera", names, taken) for names in [["left", "left_image"]] * 2 + [["x", long]] * 3]
+    assert made == [
+        "camera.left_image",
+        "camera.left_image_2",
+        "camera.x",
+        "camera.era_with_a_name_that_is_too_long",
+        "camera.a_with_a_name_that_is_too_long_2",
+    ]
+    assert taken == {"camera.left", *made}
+    assert all(map(streams.is_key, made))
 
 
 @pytest.mark.parametrize("kind", USES)

@@ -250,10 +250,10 @@ def read_yolo(path: Path) -> ForeignLabels:
     whose labels are in obj_*_data. Raises DatasetError where it has another form, is too large, or a file is not a
     regular one.
     """
-    there = [path / name for name in NAMES if os.path.lexists(path / name)] if path.is_dir() else [path]
-    if not there:
+    there = (path / name for name in NAMES if os.path.lexists(path / name))
+    file, found = next(there, None) if path.is_dir() else path, ForeignLabels(path)
+    if file is None:
         raise DatasetError(f"{path}: expected one of the files {', '.join(NAMES)}")
-    file, found = there[0], ForeignLabels(path)
     content = _yaml(file) if file.suffix in (".yaml", ".yml") else {"names": _lines(file)}
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, list):
