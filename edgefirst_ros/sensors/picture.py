@@ -8,6 +8,7 @@ are our own.
 from __future__ import annotations
 
 import io
+import re
 import threading
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -41,6 +42,8 @@ RAW_FORMATS = {
     **{name: (name, 1) for name in ("bayer_rggb8", "bayer_bggr8", "bayer_gbrg8", "bayer_grbg8")},
 }  # fmt: skip
 """Encoding of a sensor_msgs/Image -> (libav pixel format, bytes a pixel in the first plane)."""
+BAYER = re.compile(r"(bayer_\w{4})(8|16)")
+"""An encoding of pixels below a Bayer filter."""
 BICUBIC, AREA, FULL_CHROMA, ACCURATE = 4, 0x20, 0x2000, 0x40000
 """Flags of swscale; without FULL_CHROMA and ACCURATE RGB is 1 to 1.5 too dark (39 dB instead of 55)."""
 
@@ -60,6 +63,16 @@ EVERY = 4
 """Of the lines, and of the columns, one in so many is processed for blur."""
 
 
+class RawPixels(NamedTuple):
+    """Fields of a sensor_msgs/Image that `raw_frame` reads."""
+
+    encoding: str
+    width: int
+    height: int
+    step: int
+    data: NDArray[np.uint8]
+
+
 class Picture(NamedTuple):
     """A picture that can be written; any thread may encode it."""
 
@@ -72,6 +85,8 @@ class Picture(NamedTuple):
     encoder: PictureEncoder | None = None
     data: Buffer | None = None
     """Bytes of its file, if it is encoded already."""
+    pattern: str = ""
+    """Bayer pattern of the pixels in that file; empty of a picture that can be shown."""
 
     def encode(self) -> Buffer:
         return self.data or (self.encoder.encode(self.frame) if self.encoder is not None else b"")
@@ -335,8 +350,22 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     return frame.reformat(format="rgb24") if form.startswith("bayer") else frame
 
 
-def still_frame(data: bytes) -> Any:
-    """Return an av.VideoFrame, RGB, of a JPEG or PNG. Raises MessageError(UNDECODABLE) where it cannot be decoded."""
+def pattern_of(form: str) -> str:
+    """Return the Bayer pattern in a compressed picture by its `format`; empty where colours or gray were made of it.
+
+    The name of the compressed form ends the `format`; image_transport omits that of a pattern: `bayer_rggb8; jpeg
+    compressed `.
+    """
+    sent, _, stored = form.partition(";")
+    known = BAYER.fullmatch(sent)
+    return f"{known[1]}8" if known and stored.split()[2:] in ([], [sent]) else ""
+
+
+def still_frame(data: bytes, pattern: str = "") -> Any:
+    """Return an av.VideoFrame, RGB, of a JPEG or PNG; `pattern`: Bayer pattern of its pixels, if these are gray.
+
+    Raises MessageError(UNDECODABLE) where it cannot be decoded, and as `check_raw`.
+    """
     import av
     import simplejpeg
     from PIL import Image
@@ -345,6 +374,7 @@ def still_frame(data: bytes) -> Any:
         with Image.open(io.BytesIO(data), formats=["JPEG", "PNG"]) as image:
             if data.count(SCAN) * image.width * image.height > MOST_SCANNED:
                 raise MessageError(UNDECODABLE, f"picture of {data.count(SCAN)} scans")
+            gray = image.mode[0] in "LI"
             if image.format == "JPEG" and image.mode in ("RGB", "L"):
                 rgb = simplejpeg.decode_jpeg(data, colorspace="RGB")
             elif image.mode.startswith("I"):  # 16 bits of gray
@@ -353,6 +383,9 @@ def still_frame(data: bytes) -> Any:
                 rgb = np.asarray(image.convert("RGB"))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise MessageError(UNDECODABLE, f"picture: {text_of(error)}") from None
+    if pattern and gray:
+        height, width = rgb.shape[:2]
+        return raw_frame(RawPixels(pattern, width, height, width, rgb[..., 0].flatten()))
     return av.VideoFrame.from_ndarray(rgb, format="rgb24")
 
 

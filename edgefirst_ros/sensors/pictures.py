@@ -26,6 +26,7 @@ from edgefirst_ros.sensors.picture import (
     check_size,
     fill_plane,
     lines_of,
+    pattern_of,
     raw_frame,
     still_frame,
 )
@@ -311,10 +312,12 @@ class PictureSource:
         encoder = self._options.encoder
         try:
             if not self._depends:
-                if isinstance(found, Picture) and not encoder.alters(*found.size):
+                if not isinstance(found, Picture):
+                    found = raw_frame(found, self._options.limits)
+                elif found.pattern or encoder.alters(*found.size):
+                    found = still_frame(bytes(found.encode()), found.pattern)
+                else:
                     return found
-                raw = not isinstance(found, Picture)
-                found = raw_frame(found, self._options.limits) if raw else still_frame(bytes(found.encode()))
             else:
                 found = self._joined(unit, last) if unit.tiles else self._readers[0].picture(unit, last=last)
                 if isinstance(found, str):
@@ -377,7 +380,7 @@ def _check_still(message: StillMessage, limits: Limits) -> Any:
     png = bytes(data[:4]) == b"\x89PNG"
     size = check_png(data) if png else check_jpeg(data)
     check_size(*size, limits)
-    return Picture("camera.png" if png else "camera.jpeg", size, size, data=data)
+    return Picture("camera.png" if png else "camera.jpeg", size, size, data=data, pattern=pattern_of(message.form))
 
 
 def join_pictures(tiles: list[Any]) -> Any:
