@@ -102,8 +102,8 @@ class CameraFacts:
 
 STATIC_TYPES = (CAMERA_INFO, *KNOWN_TOPICS["model/info"])
 """Types of calibration and labels, under any topic."""
-DEPTHS = ("16UC1", "32FC1")
-"""Encodings of depth, also at the beginning of the `format` of its compressed pictures."""
+DEPTHS = ("16UC1", "16SC1", "32SC1", "32FC1")
+"""Encodings of depth, disparity and labels, also at the beginning of the `format` of compressed pictures of these."""
 RANGES = "mono16"
 """Encoding of the images that lidars make of their scans: an Ouster makes four."""
 RADAR = {"rcs", "vx", *SPEEDS} - {"velocity", "v"}

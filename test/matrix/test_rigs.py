@@ -292,12 +292,14 @@ def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields_or_name(recording
     [
         ("image_rect_raw", IMAGE, "16UC1"),
         ("depth_registered", IMAGE, "32FC1"),
+        ("instance_segmentation", IMAGE, "32SC1"),
+        ("disparity", IMAGE, "16SC1"),
         ("range_image", IMAGE, "mono16"),
         ("image_rect_raw/compressed", COMPRESSED_IMAGE, "16UC1; png compressed "),
     ],
 )
-def test_pictures_of_depth_are_no_camera(recording, tmp_path, name, schema, form):
-    """As those of RealSense, ZED and OAK cameras and of Ouster lidars; a picture in two forms is not of two cameras."""
+def test_pictures_of_depth_and_labels_are_no_camera(recording, tmp_path, name, schema, form):
+    """As those of RealSense, ZED and OAK cameras, Ouster lidars and Isaac Sim; two forms are not of two cameras."""
     color, depth = "/front/color/image_raw/compressed", f"/front/depth/{name}"
     sent = []
     for at in range(START, START + 10**9, 10**8):
