@@ -305,5 +305,5 @@ def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
         return MISSING
     if not ways.keys() >= set(frames):
         return MISSING
-    others = (frame for frame in frames if not frame.lower().endswith(OPTICAL_NAMES))
+    others = (frame for frame in frames if frame != camera and not frame.lower().endswith(OPTICAL_NAMES))
     return IDENTITY if any(np.abs(ways[frame][:3, :3] - np.eye(3)).max() < STRAIGHT for frame in others) else GIVEN

@@ -168,6 +168,7 @@ def places(**turns):
         (INFO, places(camera=OPTICAL, radar=[0, 0, 0, 0]), {"radar"}, "missing"),
         (INFO, places(camera=[0, 0, 0, 1], radar=[0, 0, 0, 1], lidar=OPTICAL), {"radar", "lidar"}, "identity"),
         (INFO, places(camera=OPTICAL, depth_Optical_frame=OPTICAL), {"depth_Optical_frame"}, "given"),
+        (INFO, places(camera=OPTICAL), {"camera"}, "given"),  # the cloud of a depth camera in the frame of its pictures
         (INFO, [], set(), "given"),  # without companion sensors the intrinsics alone count
         (None, places(camera=OPTICAL, radar=[0, 0, 0, 1]), {"radar"}, "missing"),
         ({**INFO, "k": [0.0] * 9}, [], set(), "missing"),  # ROS: not calibrated
