@@ -151,10 +151,10 @@ class _Draft:
             fits = [one for one in self.topics.values() if one.schema in KNOWN_TOPICS[name]]
             if len(names) > 1:  # several topics have that type
                 fits = [one for one in fits if known_name(one.topic, one.schema) == name]
-            space = namespace_of(found.topic, found.schema)
-            own = sorted(one.topic for one in fits if namespace_of(one.topic, one.schema) == space)
-            if own:
-                return own[0]
+            for space in (found.topic.removeprefix("/"), namespace_of(found.topic, found.schema)):
+                own = sorted(one.topic for one in fits if namespace_of(one.topic, one.schema) == space)
+                if own:
+                    return own[0]
         return None
 
     def _cameras(self, group: list[_Found]) -> None:

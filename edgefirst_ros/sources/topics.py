@@ -59,7 +59,7 @@ class Cameras:
 
     def __init__(self, topics: Mapping[str, str], reference: str) -> None:
         """`reference`: the topic of the pictures that become samples."""
-        schema = topics[reference]
+        schema, self.reference = topics[reference], reference
         self.own = namespace_of(reference, schema)
         known = {t: known_name(t, s) for t, s in topics.items() if s in CAMERA_TYPES}
         pictures = {t: namespace_of(t, topics[t]) for t, name in known.items() if name in (None, *CAMERA_NAMES)}
@@ -325,6 +325,7 @@ class _Finder:
             return Infos(None, frozenset({topic} if topic is not None else ()))
         spaces = {t: namespace_of(t, s) for t, s in self.free if s == CAMERA_INFO}
         own = [t for t, space in spaces.items() if space == cameras.own and known_name(t, CAMERA_INFO) == INFO]
+        own += [t for t, space in spaces.items() if space == cameras.reference.removeprefix("/")]
         if own:
             return Infos(own[0], frozenset(own[:1]))
         return Infos(None, frozenset(t for t, space in spaces.items() if cameras.owner(space) is None))

@@ -198,6 +198,7 @@ INFOS = [  # topics of CameraInfo in recorded order with frame_id, fx and size; 
     (FRONT, {"/rear/camera/info": ("rear", 77, SIZE)}, None),
     (FRONT, {"/rear/camera/info": (OPTICAL, 77, SIZE)}, None),
     (FRONT, {"/camera/info": (OPTICAL, 50, SIZE)}, 50),
+    ("/camera/h264", {"/x/camera_info": (OPTICAL, 25, SIZE), "/camera/h264/camera_info": (OPTICAL, 50, SIZE)}, 50),
 ]
 
 
@@ -233,7 +234,8 @@ def test_intrinsics_are_those_of_the_pictures(recording, tmp_path, monkeypatch, 
                 frame_id, fx, size = made
                 size = tuple(2 * length for length in size) if kind == "tiles" else size
                 later = replace(info(frame_id, fx, size)(message), log_time=message.log_time + number)
-                found.append((schema, replace(channel, topic=name), later))
+                own = topic + name.removeprefix(reference) if name.startswith(f"{reference}/") else name
+                found.append((schema, replace(channel, topic=own), later))
             continue
         tiles = (
             [f"{topic.removesuffix('tl')}{tile}" for tile in ("tl", "tr", "bl", "br")] if kind == "tiles" else [topic]
