@@ -40,7 +40,10 @@ HEADER_LIMIT = 65536
 """Bytes in which the header of a PCD file must end."""
 PIECE = 1 << 14
 """Points that are made into text at a time."""
-SPEEDS = ("speed", "radial_speed", "doppler", "range_rate", "vrad", "v_r", "velocity", "v")
+SPEEDS = (
+    *("speed", "radial_speed", "radial_velocity", "radar_relative_radial_velocity"),
+    *("doppler", "v_doppler_mps", "range_rate", "vrad", "v_r", "velocity", "v"),
+)
 """Fields with the speed of a radar's target along the ray, m/s, away is positive, in small letters."""
 MOST_SHARED = 4
 """Fields may overlap, but not take more than so many times the bytes of the points."""

@@ -226,7 +226,7 @@ def test_points_of_a_lidar_are_x_y_z_intensity_and_ring(name, kind, given, wante
     [
         *(
             ({speed: 5.0, "RCS": 7.0}, (7, 3, 4, 9, 12))
-            for speed in ("speed", "radial_speed", "Doppler", "vrad", "velocity")
+            for speed in ("speed", "radial_speed", "radial_velocity", "Doppler", "vrad", "velocity")
         ),
         ({"rcs": 7.0, "vx": 1.0, "vy": 2.0, "vx_comp": 3.0, "vy_comp": 4.0}, (7, 1, 2, 3, 4)),  # nuScenes' own
         ({"power": 1.0}, (0, 0, 0, 6, 8)),
