@@ -312,7 +312,7 @@ def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
     yield ("topic", "messages", "Hz", "longest gap, s", "header - log, s", "publish - log, s", "type"), rows
     yield ""
     for camera in facts["cameras"]:
-        size = f"{camera['width']} x {camera['height']}" if camera["width"] else "no picture that can be decoded"
+        size = f"{camera['width']} x {camera['height']}" if camera["width"] else "no camera picture that can be decoded"
         yield f"camera {camera['topic']}: {camera['codec'] or 'unknown codec'}, {size}"
     left = {of["topic"] for of in facts.get("unused_topics", facts["cameras"])}
     types = {of["topic"]: of["type"] for of in facts["topics"]}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -82,7 +83,7 @@ class CameraFacts:
         except MessageError:
             return
         self.codec = parsed.form
-        if self.codec.startswith(DEPTHS):
+        if is_of_another(self.topic, self.codec):
             return
         unit = AccessUnit(self._number, parsed)
         self._pictures.push(unit)
@@ -104,6 +105,8 @@ STATIC_TYPES = (CAMERA_INFO, *KNOWN_TOPICS["model/info"])
 """Types of calibration and labels, under any topic."""
 DEPTHS = ("16UC1", "16SC1", "32SC1", "32FC1")
 """Encodings of depth, disparity and labels, also at the beginning of the `format` of compressed pictures of these."""
+SCANNED = re.compile(r"(?i)(radar|navtech)/(polar|cartesian)")
+"""In the names of topics with scans of a turning radar as pictures, such as those of Navtech's."""
 RANGES = "mono16"
 """Encoding of the images that lidars make of their scans: an Ouster makes four."""
 RADAR = {"rcs", "vx", *SPEEDS} - {"velocity", "v"}
@@ -226,7 +229,7 @@ class Walked:
         self.radars: dict[str, int] = {}
         """Topics of clouds with fields that only radars have, and their number, or with `radar` in their name."""
         self.depths: set[str] = set()
-        """Topics of pictures of depth, by their first message."""
+        """Topics of pictures that are not a camera's, by their first message."""
         self._given = settings.given_topics
         self._frames = settings.sensor("pose").tf
         self.parents: dict[str, str] = {}
@@ -278,7 +281,7 @@ class Walked:
             self.sequences[topic].add(message, usable)
 
     def _note_kind(self, topic: str, schema: str, content: Any) -> None:
-        """Note by its first message whether a topic has clouds of a radar, or pictures of depth."""
+        """Note by its first message whether a topic has clouds of a radar, or pictures that are not a camera's."""
         if schema == CLOUD:
             names = {field.name.lower() for field in content.fields}
             if RADAR & names or radars_by_name([topic]):
@@ -286,7 +289,7 @@ class Walked:
         elif schema in (COMPRESSED_IMAGE, IMAGE):
             form = content.encoding if schema == IMAGE else content.format
             ranges = form == RANGES and schema == IMAGE and known_name(topic, IMAGE) is None
-            self.depths |= {topic} if ranges or form.startswith(DEPTHS) else set()
+            self.depths |= {topic} if ranges or is_of_another(topic, form) else set()
 
     def _take_transforms(self, schema: str, content: Any) -> None:
         for one in transforms_of(schema, content):
@@ -391,6 +394,11 @@ def _find_size(recording: Recording, topic: str, schema: str, settings: Settings
         if camera.is_done:
             break
     return camera.size
+
+
+def is_of_another(topic: str, form: str) -> bool:
+    """True if pictures are not a camera's, but of depth, labels or a radar, by their `encoding` or `format` or name."""
+    return form.startswith(DEPTHS) or SCANNED.search(topic) is not None
 
 
 def describe_damage(damage: Sequence[Damage]) -> str:

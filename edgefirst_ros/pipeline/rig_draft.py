@@ -169,7 +169,7 @@ class _Draft:
         for found in sorted(group, key=order):
             place = namespace_of(found.topic, found.schema), found.frame_id
             if found.camera is None or found.camera.size is None:
-                self._leave(streams.CAMERA.key, found, "no picture in it can be decoded")
+                self._leave(streams.CAMERA.key, found, "no camera picture in it can be decoded")
             elif place in seen:
                 self._leave(streams.CAMERA.key, found, f"of the same camera as {seen[place].topic}")
             else:

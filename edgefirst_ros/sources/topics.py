@@ -401,7 +401,7 @@ class _Finder:
         passed = listed([topic for topic in sensors if topic in depths], FEW)
         raise RecordingError(
             f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {there}; "
-            f"{f'no camera, but depth or 16 bits a pixel: {passed}; ' if passed else ''}"
+            f"{f'no camera, but depth, labels, 16 bits a pixel or a radar: {passed}; ' if passed else ''}"
             f"to make samples of another topic, {SET_REFERENCE}"
         )
 
@@ -437,7 +437,7 @@ def choose_topics(
     """Assign a topic to each role; `topics` are the CDR topics with their types.
 
     `radars`: the clouds of a radar, by their fields; live these are not known, and their names count. `depths`: the
-    pictures of depth, which only a name makes those of a camera.
+    pictures of depth, labels or a radar, which only a name makes those of a camera.
 
     Raises UsageError where several topics are candidates or the named one is missing, RecordingError without a camera.
     `live`: a named topic in addition to the reference may still come, and is not an error.

@@ -69,7 +69,7 @@ def test_a_camera_without_a_picture_is_said(recording, tmp_path, capsys):
     facts = recording_facts(path)
     assert facts["cameras"] == [{"topic": "/camera/h264", "codec": "h264", "width": None, "height": None}]
     show(recording_text(facts))
-    assert "camera /camera/h264: h264, no picture that can be decoded" in capsys.readouterr().out
+    assert "camera /camera/h264: h264, no camera picture that can be decoded" in capsys.readouterr().out
 
 
 def test_how_long_and_where_a_dataset_is(recording, tmp_path, command):

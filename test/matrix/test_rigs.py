@@ -272,6 +272,10 @@ def test_unused_topics_beside_a_rig_are_lines_to_add_to_it(plain, tmp_path):
             (field, "/front/points", "radar.targets")
             for field in ("speed", "doppler", "rcs", "RCS", "radial_speed", "range_rate")
         ),
+        *(
+            (field, "/front/points", "radar.targets")  # of Bosch, of TI in the datasets of reve, of Provizio
+            for field in ("radial_velocity", "v_doppler_mps", "radar_relative_radial_velocity")
+        ),
         ("velocity", "/ti_mmwave/radar_scan", "radar.targets"),  # lidars measure it too
         ("velocity", "/front/points", "lidar.points"),
         ("ring", "/front/points", "lidar.points"),
@@ -294,13 +298,15 @@ def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields_or_name(recording
         ("depth_registered", IMAGE, "32FC1"),
         ("instance_segmentation", IMAGE, "32SC1"),
         ("disparity", IMAGE, "16SC1"),
+        ("/radar/polar", IMAGE, "mono8"),
+        ("/talker1/Navtech/Cartesian", IMAGE, "mono8"),
         ("range_image", IMAGE, "mono16"),
         ("image_rect_raw/compressed", COMPRESSED_IMAGE, "16UC1; png compressed "),
     ],
 )
-def test_pictures_of_depth_and_labels_are_no_camera(recording, tmp_path, name, schema, form):
-    """As those of RealSense, ZED and OAK cameras, Ouster lidars and Isaac Sim; two forms are not of two cameras."""
-    color, depth = "/front/color/image_raw/compressed", f"/front/depth/{name}"
+def test_pictures_of_depth_labels_and_radars_are_no_camera(recording, tmp_path, name, schema, form):
+    """As those of RealSense, ZED and OAK, Ouster, Isaac Sim and Navtech; two forms are not of two cameras."""
+    color, depth = "/front/color/image_raw/compressed", name if name[0] == "/" else f"/front/depth/{name}"
     sent = []
     for at in range(START, START + 10**9, 10**8):
         head = std_msgs.Header(builtin_interfaces.Time(*divmod(at, 10**9)), "depth_optical_frame")

@@ -133,7 +133,9 @@ def test_what_image_transport_publishes_beside_pictures_is_no_camera(name):
 
 
 def test_only_pictures_of_depth_are_named_where_no_camera_is():
-    with pytest.raises(RecordingError, match="; no camera, but depth or 16 bits a pixel: /thermal/image_raw; to make"):
+    with pytest.raises(
+        RecordingError, match="; no camera, but depth, labels, 16 bits a pixel or a radar: /thermal/image_raw; "
+    ):
         choose_topics({"/thermal/image_raw": RAW, "/imu": IMU}, Settings(), depths={"/thermal/image_raw"})
 
 
