@@ -211,10 +211,16 @@ class Drive:
         """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located."""
         first, poses = self.first_located, np.full((len(self), 4, 4), np.nan)
         known = first + np.flatnonzero(self.located[first:])
-        places, turns = self.geodetic[known].T, rotation(self.values("orientation", 4)[known])
+        antenna, imu = (self._mount(role) for role in ("gps", "imu"))
+        places, turns = self.geodetic[known].T, rotation(self.values("orientation", 4)[known]) @ imu[:3, :3].T
         poses[known] = inverse(world) @ (world_to_ecef(*places) @ pose(turns, np.zeros(3)))
         poses[known, :3, 3] = (ecef(*places) - world[:3, 3]) @ world[:3, :3]  # without large products
+        poses[known, :3, 3] -= poses[known, :3, :3] @ antenna[:3, 3]
         return poses
+
+    def _mount(self, role: str) -> Floats:
+        """(4, 4) from the axes of GPS or IMU to the rig, which are its own where no transform joins them."""
+        return self.statics.get(frame_of(role, self.calibration.sensor_frames), np.eye(4))
 
     # ---- where the sensors are -------------------------------------------------------------
     @cached_property

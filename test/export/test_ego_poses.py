@@ -3,14 +3,17 @@
 
 import json
 import math
+from operator import itemgetter
 
 import numpy as np
 import polars as pl
 import pytest
+from edgefirst.schemas import sensor_msgs
+from edgefirst.schemas.geometry_msgs import Quaternion, Vector3
 from l5kit_truth import east_north_up, tracked, turn
 from late import late
 from mcap.reader import make_reader
-from pose_recordings import LATENCY, ODOMETRY, S, add_messages, pose_message
+from pose_recordings import LATENCY, ODOMETRY, STATIC, S, add_messages, head, pose_message, static_message
 from scipy.spatial.transform import Rotation, Slerp
 from shared_data import REAL
 from test_nuscenes import ego, faults, judged, with_still
@@ -20,7 +23,8 @@ from edgefirst_ros.export import export
 from edgefirst_ros.export.drive import drives
 from edgefirst_ros.export.l5kit.zarr2 import RecordArray
 from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.synthetic import Recipe
+from edgefirst_ros.sensors.transforms import geodetic
+from edgefirst_ros.synthetic import START, Recipe
 from edgefirst_ros.synthetic.scene import Scene
 
 SHIFT = np.array([431_000.0, 5_039_000.0, 12.0])
@@ -173,3 +177,49 @@ def test_fixes_written_as_odometry_give_the_same_poses_to_a_millimetre(recording
             truth = east_north_up(scene.position(stamp), scene.position(stamps[0]))
             assert pose[:3, 3] == pytest.approx(truth, abs=0.01)
             assert np.abs(pose[:3, :3] - turn(scene, stamp)).max() < 0.01
+
+
+# ---- where GPS and IMU are -----------------------------------------------------------------------
+ANTENNA, TURNED = (1.2, -0.4, 1.6), Rotation.from_euler("xz", (180, 90), degrees=True)
+"""Place of the antenna in base_link, m; the IMU hangs from the roof, and its x axis points left."""
+
+
+def mounted(path, frames):
+    """The messages of GPS and IMU of a recording, of sensors in `frames` that are mounted so."""
+    truth = Scene(Recipe(**SYNTHETIC))
+    with path.open("rb") as file:
+        found = list(make_reader(file).iter_messages(["/gps", "/imu"]))
+    for schema, channel, m in found:
+        content = decode(Message(channel.topic, schema.name, m.log_time, m.publish_time, m.sequence, m.data))
+        stamp = content.stamp.sec * S + content.stamp.nanosec
+        own = Rotation.from_quat(truth.orientation(stamp))
+        header = head(stamp, frames[channel.topic])
+        if channel.topic == "/imu":
+            turn_of = Quaternion(*(own * TURNED).as_quat())
+            rate = Vector3(*TURNED.inv().apply([0, 0, content.angular_velocity.z]))
+            data = sensor_msgs.Imu(header, turn_of, [0.0] * 9, rate).to_bytes()
+        else:
+            base = truth.position(stamp)
+            place = geodetic(ecef(*base) + axes(*base[:2]) @ own.apply(ANTENNA)).tolist()
+            data = sensor_msgs.NavSatFix(header, content.status, *place, [0.0] * 9, 0).to_bytes()
+        yield m.log_time, channel.topic, schema.name, data
+
+
+@pytest.mark.parametrize("frames", [{"/gps": "antenna", "/imu": "imu_link"}, {"/gps": "gps", "/imu": "imu"}])
+def test_poses_of_gps_and_imu_are_those_of_the_vehicle(recording, tmp_path, frames):
+    """Where static transforms place the antenna and the IMU."""
+    path = recording(**SYNTHETIC)
+    still = (0.0, 0.0, 0.0, 1.0)
+    static = [
+        (START, "/tf_static", STATIC, static_message(START, "base_link", frames["/gps"], ANTENNA, still)),
+        (START, "/tf_static", STATIC, static_message(START, "base_link", frames["/imu"], (0, 0, 2), TURNED.as_quat())),
+    ]
+    sent = sorted([*static, *mounted(path, frames)], key=itemgetter(0))
+    again = add_messages(path, tmp_path / path.name, sent, leave=("/gps", "/imu"))
+    old, new = (drives(Dataset(convert(one, tmp_path / one.parent.name).paths.container))[0] for one in (path, again))
+    both = old.located & new.located
+    assert both.sum() > 50
+    plain, moved = (one.rig_to_world[both] for one in (old, new))
+    away = np.linalg.inv(plain[0]) @ plain - np.linalg.inv(moved[0]) @ moved
+    assert np.abs(away[:, :3, 3]).max() < 0.01
+    assert np.abs(away[:, :3, :3]).max() < 1e-3
