@@ -61,8 +61,8 @@ def plain_name(topic: str) -> str:
 
 
 def candidates(name: str, namespace: str) -> tuple[str, ...]:
-    """Return key expressions, no two of which meet, on which a topic of a plain name may come."""
-    keys = [name, f"*/{name}", f"*/rt/{name}"]
+    """Return key expressions on which a topic of a plain name may come; no two meet, but for a host called `rt`."""
+    keys = [name, f"*/{name}", f"*/rt/{name}", f"rt/*/{name}"]
     if "/" in namespace:  # those above have one host at most
         keys += [f"{namespace}/{name}", f"{namespace}/rt/{name}", f"rt/{namespace}/{name}"]
     return tuple(keys)
