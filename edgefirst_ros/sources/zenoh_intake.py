@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections import Counter, deque
@@ -21,6 +22,8 @@ INTERVALS = 31
 """Newest intervals whose median is the usual one."""
 FEWEST = 4
 """Fewest intervals that define the usual one."""
+REORDERED = 16
+"""Messages in whose order stamps are put, once they came out of order: as of pictures with B-frames."""
 CLOCK = 5_000_000_000
 """ns; a longer gap of stamps in less than half of which it came is a clock that was set."""
 MOST = 1 << 20
@@ -40,8 +43,9 @@ class Gaps:
         self._by_stamps = by_stamps
         self._numbers: dict[bytes, int] = {}
         self._intervals: deque[int] = deque(maxlen=INTERVALS)
-        self._stamp: int | None = None
-        self._now = 0
+        self._last: tuple[int, int] | None = None  # stamp and arrival of the message before the next gap
+        self._waiting: list[tuple[int, int, int]] = []  # heap of later ones, and how many were dropped before each
+        self._newest = self._depth = 0
 
     def take(self, stamp: int | None, now: int, attached: Attached | None, dropped: int) -> tuple[int, int, bool]:
         """Return how many are missing before a message, known and guessed, and whether another publisher sent it.
@@ -58,23 +62,30 @@ class Gaps:
             if missing > MOST:
                 new, missing = True, 0
             return max(missing, dropped), 0, new
-        return dropped, max(0, self._missing_by_stamp(stamp, now) - dropped), False
+        return dropped, max(0, self._missing_by_stamp(stamp, now, dropped)), False
 
-    def _missing_by_stamp(self, stamp: int | None, now: int) -> int:
+    def _missing_by_stamp(self, stamp: int | None, now: int, dropped: int) -> int:
         if stamp is None or not self._by_stamps:
             return 0
-        before, came = self._stamp, self._now
-        self._stamp, self._now = stamp, now
-        if before is None or stamp <= before:
+        if stamp < self._newest - CLOCK:
+            self._last, self._waiting, self._newest = None, [], stamp
+        elif stamp < self._newest:
+            self._depth = REORDERED
+        self._newest = max(self._newest, stamp)
+        heapq.heappush(self._waiting, (stamp, now, dropped))
+        if len(self._waiting) <= self._depth:
             return 0
+        stamp, now, dropped = heapq.heappop(self._waiting)
+        before, came = self._last or (stamp, now)
+        self._last = max(stamp, before), now
         gap = stamp - before
-        if gap > CLOCK and now - came < gap // 2:
+        if gap <= 0 or (gap > CLOCK and now - came < gap // 2):
             return 0
         usual = median_low(self._intervals) if len(self._intervals) >= FEWEST else 0
         self._intervals.append(gap)
         if not usual or gap <= STEP * usual:
             return 0
-        return round(gap / usual) - 1
+        return round(gap / usual) - 1 - dropped
 
 
 LOOKBACK = 3_000_000_000

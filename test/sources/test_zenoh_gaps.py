@@ -65,6 +65,22 @@ def test_what_is_usual_is_known_after_some_messages():
     assert by_stamps([0, 100, 1000, 1100, 1200]) == [(0, 0)] * 5
 
 
+def test_stamps_out_of_order_are_no_gaps_and_those_that_lack_are():
+    """As of pictures with B-frames, in groups of pictures, and of messages that pass each other on the way."""
+    decoded = [10 * g + n for g in range(12) for n in (0, 3, 1, 2, 6, 4, 5, 9, 7, 8)]
+    for order in (decoded, [n ^ 1 for n in range(120)]):
+        stamps = [33 * n for n in order]
+        assert by_stamps(stamps) == [(0, 0)] * 120
+        lacking = {35, 36, 64, 90}
+        told = by_stamps([33 * n for n in order if n not in lacking])
+        assert sum(guessed for _, guessed in told) == len(lacking)
+    shown, dropped = [33 * n for n in decoded if n not in (60, 63)], [0] * 118
+    dropped[60] = 2
+    gaps = Gaps(by_stamps=True)
+    told = [gaps.take(s * MS, s * MS, None, lost) for s, lost in zip(shown, dropped, strict=True)]
+    assert sum(known for known, _, _ in told) == 2
+
+
 def test_what_was_left_out_here_is_known_and_not_guessed():
     gaps = Gaps(by_stamps=True)
     for n in range(10):

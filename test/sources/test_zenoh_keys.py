@@ -43,7 +43,13 @@ def test_a_key_is_a_topic_without_rt(key, topic, name):
 @pytest.mark.parametrize("namespace", ["", "maivin-7", "fleet/car1"])
 def test_each_key_a_topic_may_have_is_heard_once(namespace):
     heard = [zenoh.KeyExpr(key) for key in candidates("camera/h264", namespace)]
-    keys = ["camera/h264", "rt/camera/h264", "maivin-7/camera/h264", "maivin-7/rt/camera/h264", "rt/maivin-7/camera/h264"]
+    keys = [
+        "camera/h264",
+        "rt/camera/h264",
+        "maivin-7/camera/h264",
+        "maivin-7/rt/camera/h264",
+        "rt/maivin-7/camera/h264",
+    ]
     if "/" in namespace:
         keys += [f"{namespace}/camera/h264", f"{namespace}/rt/camera/h264", f"rt/{namespace}/camera/h264"]
     assert [sum(one.intersects(zenoh.KeyExpr(key)) for one in heard) for key in keys] == [1] * len(keys)
