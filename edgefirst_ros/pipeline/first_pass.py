@@ -242,9 +242,12 @@ class Walked:
         self._static = False
         self.first: int | None = None
         self.last = 0
+        self._shared = True  # the sequence numbers of a file rise from message to message, across topics
+        self._number = 0, -1  # file and sequence number of the last message
 
     def take(self, message: Message) -> None:
-        topic = message.topic
+        topic, number = message.topic, (message.file, message.sequence)
+        self._shared, self._number = self._shared and number > self._number, number
         if self._types.setdefault(topic, message.schema) != message.schema:
             return
         self.first = message.log_time if self.first is None else min(self.first, message.log_time)
@@ -377,7 +380,8 @@ class Walked:
         unknown = unknown_labels(labels, settings.label_map) if labels is not None else ""
         own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
         largest = max((nanoseconds(settings.tolerance), *own))  # of companions, boxes and masks
-        numbered = frozenset(topic for topic, of in {roles.reference: sequence, **cameras}.items() if of.numbered())
+        counting = {roles.reference: sequence, **cameras} if len(self.topics) == 1 or not self._shared else {}
+        numbered = frozenset(topic for topic, of in counting.items() if of.numbered())
         overlapping, preceded = segments.overlapping(largest), segments.preceded(nanoseconds(settings.max_gap))
         span, duration = (self.first or 0, self.last), sum(last - first for first, last in segments.spans)
         return FirstPass(

@@ -393,6 +393,17 @@ def test_a_wrapped_recording_gives_the_same_members_and_rows(made, drives, tmp_p
     assert frames(outcome.paths.frames).width > 10
 
 
+def test_numbers_that_all_topics_share_do_not_show_a_loss(recording, tmp_path):
+    """`mcap convert` numbers all messages of a bag through."""
+    plain = recording(seconds=3.0, size=(128, 64), topics={"camera", "gps"})
+    (tmp_path / "through").mkdir()
+    through = tmp_path / "through" / plain.name
+    write(through, [(*of, replace(message, sequence=n)) for n, (*of, message) in enumerate(messages(plain))])
+    for folder, path in (("plain", plain), ("through", through)):
+        assert convert(path, tmp_path / folder, name="drive").counts["/camera/h264"].dropped == {}
+    assert_same_dataset(tmp_path / "through", tmp_path / "plain", "drive")
+
+
 def test_a_protobuf_fix_without_covariance_is_a_position(drives, tmp_path):
     """Foxglove's `repeated` fields may be empty, those of ROS have nine numbers."""
 
