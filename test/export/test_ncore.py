@@ -676,6 +676,12 @@ def test_points_without_a_direction_are_left_away():
     assert components.rays(cloud[["x", "y"]], {}) is None
 
 
+@pytest.mark.parametrize("speed", ["speed", "Doppler", "radial_speed", "Velocity"])
+def test_fields_of_other_radars_have_the_names_of_ncore(speed):
+    names = components.radar_names(("x", "y", "z", speed, "RCS", "power"))
+    assert names == {speed: "radial_velocity_m_s", "RCS": "rcs_dBsm"}
+
+
 def test_turns_of_others():
     turn = turned(np.array([0.1, -0.5, 0.3, 0.8]) / np.linalg.norm([0.1, -0.5, 0.3, 0.8]))
     np.testing.assert_allclose(turned(read_foreign.quaternion(turn)), turn, atol=1e-12)

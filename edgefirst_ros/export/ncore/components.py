@@ -7,7 +7,7 @@ NCore counts the centre of the first pixel as (0.5, 0.5), ROS and OpenCV as (0, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import is_class_mask
 from edgefirst_ros.export.ncore.library import library
-from edgefirst_ros.sensors.cloud import pcd_header
+from edgefirst_ros.sensors.cloud import pcd_header, speed_field
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
 PIXEL = 0.5
@@ -163,6 +163,14 @@ def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
         if name not in AXES:
             further.setdefault(names.get(name, safe_name(name)), np.ascontiguousarray(points[name]))
     return Rays(direction.T, distance[None], intensity, further, left)
+
+
+def radar_names(fields: Iterable[str]) -> dict[str, str]:
+    """Return the names in NCore of the fields of a radar's points, by their own."""
+    own = {name.lower(): name for name in fields}
+    speed = speed_field(own.values())
+    own |= {"speed": speed} if speed is not None else {}
+    return {own[old]: new for old, new in RADAR_NAMES.items() if old in own}
 
 
 def cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:

@@ -29,13 +29,13 @@ from edgefirst_ros.export.drive import Drive, describe_sources, drives, posed_dr
 from edgefirst_ros.export.ncore.components import (
     HALF,
     MILLIMETRE,
-    RADAR_NAMES,
     Marks,
     Rays,
     camera_model,
     depth,
     mark,
     plain,
+    radar_names,
     rays,
 )
 from edgefirst_ros.export.ncore.library import CUBE, EARTH, OWN_CUBE, RIG, WORLD, components, library
@@ -392,9 +392,11 @@ class _Sequence:
             made: Any = None
             try:
                 form = streams.of_kind(kind).form
-                if kind in task.fits and form != "camera":
-                    names = RADAR_NAMES if streams.is_radar(kind) else {}
-                    made = described(data) if form == "cube" else rays(decode_cloud(data), names)
+                if kind in task.fits and form == "cube":
+                    made = described(data)
+                elif kind in task.fits and form != "camera":
+                    points = decode_cloud(data)
+                    made = rays(points, radar_names(points.dtype.names or ()) if streams.is_radar(kind) else {})
                 elif kind == "depth.png" and task.reached:
                     made = depth(data)
             except EdgeFirstError as error:
