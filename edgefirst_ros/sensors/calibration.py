@@ -26,6 +26,8 @@ WORDS = (GIVEN, IDENTITY, MISSING)
 """Quality of a calibration, from best to worst."""
 RECTIFIED = re.compile(r"(?<![a-z])rect(?![a-z])")
 """A word in the names of topics with pictures that image_proc, or the camera, has rectified: `image_rect_color`."""
+MODELS = {"radtan": "plumb_bob", "pinhole": "plumb_bob", "kannala_brandt": "equidistant"}
+"""Name of a distortion model, in small letters -> that of ROS, which has the same coefficients."""
 STRAIGHT = 2e-6
 """Largest turn that counts as none, rad."""
 
@@ -213,7 +215,8 @@ class Calibration:
             _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
             _check("characters of a name", max(map(len, (content.frame_id, content.distortion_model))))
             frame = frame_id_of(content) or ""
-            info = {"frame_id": frame} | {key: getattr(content, key) for key in ("width", "height", "distortion_model")}
+            model = MODELS.get(content.distortion_model.lower(), content.distortion_model)
+            info = {"frame_id": frame, "width": content.width, "height": content.height, "distortion_model": model}
             info |= {key: [float(v) for v in getattr(content, key)] for key in ("d", "k", "r", "p")}
             key = topic, frame
             if key not in self._infos:

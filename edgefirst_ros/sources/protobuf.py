@@ -16,6 +16,7 @@ from edgefirst.schemas import builtin_interfaces, foxglove_msgs, geometry_msgs, 
 from edgefirst_ros import streams
 from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Cubes, SpaceBox
+from edgefirst_ros.sensors.calibration import MODELS
 from edgefirst_ros.sensors.transforms import rotation
 from edgefirst_ros.sources.source import Convert, Note
 
@@ -24,8 +25,6 @@ DATATYPES = (0, 2, 1, 4, 3, 6, 5, 7, 8)
 """PointField.datatype of each PackedElementField.NumericType."""
 FLOATS = {7: "<f4", 8: "<f8"}
 """numpy kinds of the datatypes that a turned coordinate may have."""
-MODELS = {"kannala_brandt": "equidistant"}
-"""Name of a distortion model -> that of ROS."""
 GPS = 1
 """NavSatStatus.service."""
 

@@ -44,6 +44,24 @@ def test_camera_info():
 
 
 @pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ("radtan", "plumb_bob"),  # Kalibr, and the recordings made with it
+        ("PINHOLE", "plumb_bob"),  # MYNT EYE
+        ("pinhole", "plumb_bob"),
+        ("kannala_brandt", "equidistant"),
+        ("equidistant", "equidistant"),
+        ("ladybug", "ladybug"),
+    ],
+)
+def test_distortion_models_have_the_names_of_ros(sent, name):
+    found, info = Calibration(), camera()
+    found.take(CAMERA_INFO, sensor_msgs.CameraInfo(
+        std_msgs.Header(frame_id="camera"), info.height, info.width, sent, info.d, info.k, info.r, info.p))  # fmt: skip
+    assert found.camera_info["distortion_model"] == name
+
+
+@pytest.mark.parametrize(
     ("topic", "p", "straight"),
     [
         ("/left/image_rect_color/compressed", [900, 0, 950, -90, 0, 901, 530, 0, 0, 0, 1, 0], True),
