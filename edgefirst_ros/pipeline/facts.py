@@ -206,7 +206,7 @@ class DatasetFacts:
         for known in sequences.values():
             counts.add(Counts.of(known["counts"]))
         bases = {name: known["time_base"] for name, known in sequences.items()}
-        first = next(iter(bases.values()))
+        first: Mapping[str, Any] = next(iter(bases.values()), {})
         made = making(self._settings)
         if self._decodes or (self._current is not None and self._current.video):
             made["software"]["ffmpeg"] = ffmpeg_version()

@@ -11,7 +11,7 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.summary import summarize_dataset
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 
 SMALL = {
     "seconds": 1,
@@ -104,6 +104,17 @@ def test_settings_that_fit_no_recording_are_wrong_usage(drives, tmp_path):
     with pytest.raises(UsageError, match="reference topic '/left' is not in the recording"):
         convert(drives, tmp_path / "out", reference_topic="/left")
     assert not (tmp_path / "out").exists()
+
+
+def test_recordings_that_cannot_be_read_are_all_named_when_none_is_left(tmp_path):
+    given = [tmp_path / "empty.mcap", tmp_path / "missing.mcap"]
+    given[0].touch()
+    with pytest.raises(RecordingError) as failed:
+        convert(given, tmp_path / "out", name="d")
+    assert [line.split(": ")[1][:17] for line in str(failed.value).splitlines()[1:]] == [
+        "the file is empty",
+        "no such file or d",
+    ]
 
 
 def test_a_label_that_some_model_has_is_renamed_there(drives, tmp_path):
