@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.jpeg import APP0, APP1, DQT, SOS, Buffer, jpeg_segments
+from edgefirst_ros.sensors.jpeg import APP0, APP1, DQT, HUFFMAN, SOS, Buffer, jpeg_segments, usual_tables
 from edgefirst_ros.sensors.png import PNG_SIGNATURE, png_chunk, png_chunks
 
 SECOND = 1_000_000_000
@@ -134,7 +134,8 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
     """Return the JPEG with this EXIF, as buffers to be written one after the other; the scan is not copied.
 
     APP1 comes right after APP0 where that is first, else after SOI.  Existing APP1 segments are dropped; all
-    others, and everything from the first quantisation table on, stay byte for byte.
+    others, and everything from the first quantisation table on, stay byte for byte. If it has no Huffman tables, as
+    those of webcams, it gets the usual ones, which not every decoder assumes.
     Raises MessageError(UNDECODABLE) when the segments are broken.
     """
     data = memoryview(jpeg).cast("B")
@@ -147,7 +148,7 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
             start = end
         if marker == APP1:
             dropped.append((begin, end))
-    parts: list[Buffer] = [data[:start], segment]
+    parts: list[Buffer] = [data[:start], segment, b"" if HUFFMAN.search(data) else usual_tables()]
     for first, end in dropped:
         parts.append(data[start:first])
         start = end

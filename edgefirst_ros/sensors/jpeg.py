@@ -6,6 +6,7 @@ The pixels are not decoded. Source: ITU-T T.81.
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Iterator
@@ -14,11 +15,13 @@ from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 
 Buffer = bytes | bytearray | memoryview
-SOI, EOI, SOS, DQT, APP0, APP1 = 0xD8, 0xD9, 0xDA, 0xDB, 0xE0, 0xE1
-FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+SOI, EOI, SOS, DQT, DHT, APP0, APP1 = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xE0, 0xE1
+FRAMES = frozenset(range(0xC0, 0xD0)) - {DHT, 0xC8, 0xCC}
 """JPEG markers that begin a frame and state its size."""
-BETWEEN = frozenset({0xC4, 0xCC, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE})
+BETWEEN = frozenset({DHT, 0xCC, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE})
 """Markers of segments allowed between the scans: tables, the number of lines, data of applications."""
+HUFFMAN = re.compile(bytes((0xFF, DHT)))
+"""Begin of Huffman tables."""
 MOST_SEGMENTS = 1000
 """Of these; a progressive picture has some dozens."""
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]", re.DOTALL)
@@ -45,6 +48,16 @@ def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
             raise MessageError(UNDECODABLE, f"JPEG segment {marker:02x} at {position} is broken or cut")
         yield marker, position, end
         position = end
+
+
+@functools.cache
+def usual_tables() -> bytes:
+    """Return the Huffman tables of T.81, annex K, which a frame of MJPG may leave out, as segments."""
+    import numpy as np
+    import simplejpeg
+
+    usual = simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8))
+    return b"".join(usual[begin:end] for marker, begin, end in jpeg_segments(usual) if marker == DHT)
 
 
 def jpeg_size(jpeg: Buffer) -> tuple[int, int]:

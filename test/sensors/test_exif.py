@@ -182,6 +182,20 @@ def test_jpeg_without_app0_and_with_app1_behind_the_tables():
     assert with_exif(INFO, bare).endswith(bare[2:])
 
 
+def test_a_jpeg_of_a_webcam_gets_the_huffman_tables_that_it_leaves_out():
+    """Those of MJPG are understood; usb_cam and gscam publish its frames as they are."""
+    whole = jpeg()
+    tables = [data for marker, data in segments(whole)[0] if marker == 0xC4]
+    assert len(tables) == 4
+    bare = whole
+    for data in tables:
+        bare = bare.replace(data, b"")
+    made = with_exif(INFO, bare)
+    assert [data for marker, data in segments(made)[0] if marker == 0xC4] == tables
+    assert made.endswith(bare[bare.index(b"\xff\xdb") :])
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(made))), np.asarray(Image.open(io.BytesIO(whole))))
+
+
 def test_the_scan_is_not_copied():
     source = jpeg()
     parts = insert_jpeg(source, encode_exif(INFO))

@@ -50,13 +50,12 @@ from edgefirst_ros.export.roverd.channels import (
 from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.sensors.calibration import MISSING
-from edgefirst_ros.sensors.jpeg import Buffer, check_jpeg
+from edgefirst_ros.sensors.jpeg import HUFFMAN, Buffer, check_jpeg
 from edgefirst_ros.sensors.navigation import Fix, FixTrack, ValueTrack, slerp
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.streams import INSTANCE, of_kind
 
-HUFFMAN = b"\xff\xc4"
 MOST_FIXES = 1 << 20
 """Positions of a trace that are read: 29 h at 10 Hz."""
 QUALITY = 95
@@ -323,7 +322,7 @@ def _is_whole(jpeg: bytes) -> bool:
         check_jpeg(jpeg)
     except MessageError:
         return False
-    return HUFFMAN in jpeg
+    return HUFFMAN.search(jpeg) is not None
 
 
 def _picture_at(numbered: Iterator[tuple[int, bytes]], number: int) -> bytes:
