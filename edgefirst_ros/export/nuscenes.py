@@ -590,8 +590,8 @@ def pack_lidar(points: NDArray[np.void]) -> bytes:
                 values = np.clip(np.nan_to_num(values.astype(float) / scale), 0, 255)
             packed[:, 3] = values
             break
-    if "ring" in names:
-        packed[:, 4] = points["ring"]
+    for name in (name for name in ("line", "channel", "ring") if name in names):  # of Livox, Autoware, others
+        packed[:, 4] = points[name]
     return packed.tobytes()
 
 

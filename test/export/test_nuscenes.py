@@ -202,6 +202,7 @@ def test_sweeps_of_lidar_and_radar_are_read(found, dataset):
     assert len(radar) == 10 * things
 
 
+@pytest.mark.parametrize("ring", ["ring", "channel", "line"])
 @pytest.mark.parametrize("name", ["intensity", "reflect", "reflectivity", "i"])
 @pytest.mark.parametrize(
     ("kind", "given", "wanted"),
@@ -212,11 +213,11 @@ def test_sweeps_of_lidar_and_radar_are_read(found, dataset):
         ("f4", [math.nan, math.inf, 1.0], [0, 255, 1]),
     ],
 )
-def test_points_of_a_lidar_are_x_y_z_intensity_and_ring(name, kind, given, wanted):
-    points = np.zeros(3, [("x", "f4"), ("y", "f4"), ("z", "f4"), ("ring", "u2"), (name, kind)])
+def test_points_of_a_lidar_are_x_y_z_intensity_and_ring(name, ring, kind, given, wanted):
+    points = np.zeros(3, [("x", "f4"), ("y", "f4"), ("z", "f4"), (ring, "u2"), (name, kind)])
     for axis in "xyz":
         points[axis] = np.arange(3) + ord(axis)
-    points["ring"], points[name] = [3, 1, 2], given
+    points[ring], points[name] = [3, 1, 2], given
     expected = [[120, 121, 122, wanted[0], 3], [121, 122, 123, wanted[1], 1], [122, 123, 124, wanted[2], 2]]
     assert np.frombuffer(pack_lidar(points), "<f4").reshape(3, 5).tolist() == expected
 
