@@ -28,7 +28,7 @@ from edgefirst_ros.counts import LOSS, NO_LOSS, PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
 from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES
-from edgefirst_ros.streams import SENSORS
+from edgefirst_ros.streams import SENSORS, Sensor
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -370,6 +370,11 @@ def test_metadata_are_listed():
     parts = [TEXTS[page].partition(head)[2] for page in (ANNOTATIONS, FORMAT)]
     listed = [re.findall(r"^\| `(\w+)` \|", part.partition("\n\n")[0], re.MULTILINE) for part in parts]
     assert listed == [[key.name for key in schema.METADATA], [*schema.FRAMES_METADATA, SEQUENCES, LEFT_OUT]]
+
+
+def test_fields_of_a_new_sensor_are_those_of_its_record():
+    fields = [code(row[0])[0] for row in rows("developer/add-a-sensor.md", "| field |")]
+    assert fields == [*Sensor._fields[: len(fields)]]
 
 
 def test_kinds_of_members_are_listed():

@@ -3,7 +3,7 @@
 
 import pytest
 
-from edgefirst_ros import convert
+from edgefirst_ros import convert, migrate
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.errors import UsageError
@@ -49,3 +49,23 @@ def test_a_label_that_the_model_does_not_know_is_refused(recording, tmp_path):
     other = recording(host="other", **SMALL)
     outcome = convert([path, other], tmp_path / "out", label_map={"cra": "vehicle", "car": "vehicle"})
     assert sum("the model has no label 'cra'" in note for note in outcome.notes) == 2  # another drive's may have it
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "says"),
+    [
+        (convert, {"name": "a/b"}, "--name: 'a/b' cannot name a dataset; 'a_b' could"),
+        (convert, {"resume": True, "overwrite": True}, "--resume and --overwrite cannot be combined"),
+        (convert, {"group": {"test": "night*"}}, r"--group test=night\* matches no sequence"),
+        (migrate, {"to": "2027"}, "--to: unknown version '2027'; known: 2025.10, "),
+        (migrate, {"box2d": "yxyx"}, "--box2d: unknown layout 'yxyx'; known: cxcywh, "),
+        (migrate, {"location_order": "lon"}, "--location-order: expected one of lat-lon, lon-lat, got 'lon'"),
+        (migrate, {"pose_order": "yaw"}, "--pose-order: expected one of .*, got 'yaw'"),
+    ],
+)
+def test_a_message_about_an_option_names_it_as_typed(recording, tmp_path, function, options, says):
+    path = recording(**SMALL)
+    if function is migrate:
+        path = convert(path, tmp_path / "given").paths.container.with_suffix(".arrow")
+    with pytest.raises(UsageError, match=f"^{says}"):
+        function(path, tmp_path / "out.json", **options)

@@ -47,7 +47,7 @@ def capture(
     if endpoint is None:
         if wrong := [name for name, value in (("--config", config), ("--namespace", namespace)) if value]:
             raise UsageError(f"{wrong[0]} needs --zenoh; parameters of a ROS 2 node follow --ros-args")
-        _, ros = before_ros_arguments(arguments or (), "options", 0)
+        _, ros = before_ros_arguments("capture", arguments or (), "options", 0)
         parameters = as_parameters(texts, Settings, LiveSettings)
         run_node("capture", [*ros, *parameters])  # of parameters the last one counts
     if arguments:

@@ -30,17 +30,24 @@ ADDRESS = "an address is such as tcp/127.0.0.1:7447"
 NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
 
 
-def before_ros_arguments(arguments: Sequence[str], expected: str, most: int | None) -> tuple[list[str], list[str]]:
-    """Return the arguments before --ros-args, and the others.
+def before_ros_arguments(
+    verb: str, arguments: Sequence[str], expected: str, most: int | None
+) -> tuple[list[str], list[str]]:
+    """Return the arguments before --ros-args, file:// as paths, and the others.
 
-    Raises UsageError for an unknown option before it, or more than `most` arguments.
+    Raises UsageError for an unknown option before it, more than `most` arguments, or one in a bucket.
     """
+    from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.dataset.objects.places import refuse_buckets
+
     plain = list(itertools.takewhile(lambda one: one != "--ros-args", arguments))
     wrong = [one for one in plain if one.startswith("-")] or (plain[most:] if most is not None else [])
     if wrong:
         more = "; for other settings use --set NAME=VALUE" if wrong[0].startswith("-") else ""
         raise UsageError(f"expected {expected}, got {wrong[0]!r}{more}; arguments of a ROS 2 node follow --ros-args")
-    return plain, list(arguments[len(plain) :])
+    refuse_buckets(verb, plain, "fetch the file, and name the copy", does="read from")
+    paths = [str(Location.of(one)) if one.startswith("file:") else one for one in plain]
+    return paths, list(arguments[len(plain) :])
 
 
 def as_parameters(texts: Mapping[str, str], *models: type[BaseModel]) -> list[str]:

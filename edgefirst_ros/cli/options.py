@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -92,11 +93,13 @@ class Command(TyperCommand):
             if not (args[place:] and is_endpoint(args[place])):
                 args = [*args[:place], PEER, *args[place:]]
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, [*args])
         except Exception as error:
             given = str(getattr(error, "option_name", ""))
             unknown = type(error).__name__ == "NoSuchOption"
             options = {option for one in self.get_params(ctx) for option in one.opts}
+            if unknown and (names := [one for one in args if one.startswith(given) and os.path.exists(one)]):
+                raise UsageError(f"no option {given}; a file begins with a dash: write ./{names[0]}") from None
             if meant := [option for option in INSTEAD.get(given, ()) if unknown and option in options]:
                 raise UsageError(f"no option {given}; use {' or '.join(meant)}") from None
             if unknown and given in ("-o", "--out") and (verb := ctx.info_name) in ("label", "recover", "split"):

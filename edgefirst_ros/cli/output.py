@@ -181,7 +181,7 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
         below = any(f"{place}/" in str(error) for place in places)  # the folder was the right one
         known = (instead(path, recordings=recordings) for path in paths)
         hints = "" if below else "".join(f"\n{hint}" for hint in known if hint)
-        if recordings and "no such file" in str(error):
+        if recordings and any(what in str(error) for what in ("no such file", "no dataset here")):
             hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"
         if not hints:
             raise

@@ -32,7 +32,7 @@ def play(
     from edgefirst_ros.config import PlayerSettings
     from edgefirst_ros.config.load import load_model
 
-    given, ros = before_ros_arguments(arguments or (), "one recording", 1)
+    given, ros = before_ros_arguments("play", arguments or (), "one recording", 1)
     texts = texts_of(context) | ({"recording": given[0]} if given else {})
     if endpoint is None:
         run_node("player", [*ros, *as_parameters(texts, PlayerSettings)])  # of parameters the last one counts

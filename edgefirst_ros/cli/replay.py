@@ -35,7 +35,7 @@ def replay(
     """
     from edgefirst_ros.config import ReplaySettings, Settings
 
-    recordings, ros = before_ros_arguments(arguments or (), "recordings", None)
+    recordings, ros = before_ros_arguments("replay", arguments or (), "recordings", None)
     given = {"recordings": json.dumps(recordings, ensure_ascii=False) if recordings else None, "out": out, "name": name}
     given |= {key: "true" if wanted else None for key, wanted in (("join", join), ("overwrite", overwrite))}
     texts = texts_of(context) | {key: text for key, text in given.items() if text}

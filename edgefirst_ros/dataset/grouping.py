@@ -239,7 +239,7 @@ class GroupRule:
                 if not any(fnmatch.fnmatchcase(sequence, glob) for sequence in sequences):
                     turned = f"; the group is first: {glob}={group}" if group in sequences else ""
                     known = nearest_first(glob, sequences)
-                    raise UsageError(f"group: {group}={glob} matches no sequence{turned}; known: {known}")
+                    raise UsageError(f"--group {group}={glob} matches no sequence{turned}; known: {known}")
 
     def groups(self, tallies: Tallies) -> Groups:
         """Return the group of every sample; the order of `tallies` does not matter."""

@@ -122,9 +122,9 @@ def migrate(
     if form not in SUFFIXES:
         raise UsageError(f"{target}: expected X.arrow, X.parquet or X.json")
     if to not in schema.WRITABLE:
-        raise UsageError(f"unknown version {to!r}; known: {', '.join(schema.WRITABLE)}")
+        raise UsageError(f"--to: unknown version {to!r}; known: {', '.join(schema.WRITABLE)}")
     if box2d is not None and box2d not in LAYOUTS:
-        raise UsageError(f"unknown box2d layout {box2d!r}; known: {', '.join(LAYOUTS)}")
+        raise UsageError(f"--box2d: unknown layout {box2d!r}; known: {', '.join(LAYOUTS)}")
     if box3d_axes not in (None, "optical"):
         text = f"--box3d-axes {box3d_axes!r}: expected optical; other tables are in forward, left, up already"
         raise UsageError(text)

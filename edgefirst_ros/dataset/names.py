@@ -127,11 +127,11 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"the output {os.fspath(path)} has the name of a file; expected a folder, such as {stem}")
 
 
-def check_name(name: str) -> str:
-    """Return `name`; raises UsageError when it cannot name a dataset."""
+def check_name(name: str, what: str = "--name") -> str:
+    """Return `name`; raises UsageError that begins with `what` when it cannot name a dataset."""
     safe = safe_name(name)
     if safe != name:
-        raise UsageError(f"{name!r} cannot name a dataset; {safe!r} could")
+        raise UsageError(f"{what}: {name!r} cannot name a dataset; {safe!r} could")
     return name
 
 

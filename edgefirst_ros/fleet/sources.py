@@ -78,7 +78,9 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
     if (split := split_glob(place)) is not None:
         place, match = split
     elif place.local and not place.path.is_dir():
-        raise UsageError(f"{text}: no such file or directory{names_beside(place.path)}")
+        absent = not os.path.lexists(place.path)
+        why = f"no such file or directory{names_beside(place.path)}" if absent else "is not a file or folder"
+        raise UsageError(f"{text}: {why}")
     files: list[StoredObject] = []
     folders: dict[str, list[StoredObject]] = {}
     hidden, others = 0, []

@@ -21,7 +21,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.calibration import frame_of
 from edgefirst_ros.sensors.cube import Cube
-from edgefirst_ros.sources.inputs import open_files
+from edgefirst_ros.sources.inputs import SUFFIXES, open_files
 from edgefirst_ros.sources.source import Channel, Damage, Recording
 from edgefirst_ros.streams import (
     CLOUD,
@@ -138,7 +138,7 @@ def open_playable(path: Path) -> Recording | DatasetRecording:
             locate(path)
         except EdgeFirstError as error:
             if not path.is_file():
-                raise RecordingError(f"{path}: is neither a recording nor a dataset: {error}") from None
+                raise RecordingError(f"{error}; or a recording, {SUFFIXES}") from None
         else:
             return DatasetRecording(path)
     return open_files(path)

@@ -45,10 +45,7 @@ def load_capture(
 
 def check_sequence(live: LiveSettings, place: str) -> None:
     """Raise UsageError that begins with `place` if no dataset can have the name `sequence`."""
-    try:
-        check_name(live.sequence or "x")
-    except UsageError as error:
-        raise UsageError(f"{place}sequence: {error}") from None
+    check_name(live.sequence or "x", f"{place}sequence")
 
 
 LOOK_EVERY = 0.25

@@ -265,7 +265,7 @@ def convert(
     else:
         check_name(name)
     if resume and overwrite:
-        raise UsageError("resume and overwrite cannot be combined")
+        raise UsageError("--resume and --overwrite cannot be combined")
     check_folder(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     if resume and places.finished:

@@ -321,6 +321,13 @@ def test_other_words_for_an_option_lead_to_it(call, arguments, says):
     assert says in str(done.exception)
 
 
+def test_a_file_whose_name_begins_with_a_dash_is_not_only_an_unknown_option(call, tmp_path):
+    (tmp_path / "-day.mcap").touch()
+    assert "no option -d; a file begins with a dash: write ./-day.mcap" in str(
+        call("convert", "-day.mcap", "-o", "out").exception
+    )
+
+
 def test_help_names_arguments_without_types_of_python(call):
     lines = call("merge", "--help").output.splitlines()
     assert "  DATASET  OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.  [required]" in lines

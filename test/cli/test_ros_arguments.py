@@ -60,6 +60,7 @@ def test_options_of_play_stand_before_or_after_the_recording(call, given, argume
         ),
         (["--ros-args", "-p", "rate:=1.0", "-p", "out:=x", "--rate", "2.0"], {"rate": "2.0", "out": "x"}),
         (["--ros-args", "-p", "out:=x", "-r", "__ns:=/front"], {"out": "x"}),
+        (["file:///d/a.mcap", "b.mcap"], {"recordings": '["/d/a.mcap", "b.mcap"]'}),
     ],
 )
 def test_options_of_replay_become_parameters(given, call, arguments, node):
@@ -94,6 +95,8 @@ def test_help_of_replay_lists_what_it_accepts(call):
         (["play", "a", "--zenoh", "peer", "--rate", "0"], "--rate: expected a number at least 0.01, at most 100, got"),
         (["play", "a", "--zenoh", "peer", "--ros-args"], "--ros-args and --zenoh cannot be combined"),
         (["play", "--zenoh", "peer"], "recording is not set"),
+        (["play", "s3://b/x.mcap"], "s3://b/x.mcap: play does not read from a bucket; fetch the file"),
+        (["replay", "gs://b/x.mcap"], "gs://b/x.mcap: replay does not read from a bucket; fetch the file"),
     ],
 )
 def test_what_fits_nothing_is_refused(call, given, arguments, what):

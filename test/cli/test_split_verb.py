@@ -83,7 +83,7 @@ def test_convert_refuses_a_pattern_before_it_reads(run, datasets, tmp_path):
     recordings = [datasets[0].out / "day.mcap", datasets[0].out / "night.mcap"]
     done = run("convert", *recordings, "-o", "out", "--group", "test=nihgt")
     assert done.returncode == 2
-    assert "group: test=nihgt matches no sequence; known: night, day" in done.stderr
+    assert "--group test=nihgt matches no sequence; known: night, day" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

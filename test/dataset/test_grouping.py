@@ -68,7 +68,7 @@ def test_stable_groups_are_those_of_any_other_run(names, cut):
 
 def test_a_pattern_that_matches_nothing_lists_the_sequences_like_ones_first():
     rule = GroupRule(named={"test": ("nihgt*",)})
-    with pytest.raises(UsageError, match=r"group: test=nihgt\* matches no sequence; known: night, "):
+    with pytest.raises(UsageError, match=r"--group test=nihgt\* matches no sequence; known: night, "):
         rule.check(["day", "wood", "night"])
     GroupRule(named={"test": ("night*",)}).check(["day", "night"])
     with pytest.raises(UsageError, match="day19 and 5 more"):

@@ -102,11 +102,19 @@ def test_a_bucket_is_listed_as_a_folder_is(s3):
         ("{0}/other", "here; there are notes.txt"),
         ("{0}/drives/*.bag", r"no recording"),
         ("{0}/binary", "neither a recording nor a list"),
+        ("{0}/blank", "blank: expected a list with a path on each line; it has no line"),
+        (
+            "{0}/prose",
+            "prose: expected a list with a path on each line; no line names a file, as the first one: 'Hello",
+        ),
+        ("/dev/zero", "/dev/zero: is not a file or folder"),
     ],
 )
 def test_what_has_no_recording_is_said_with_what_there_is(tmp_path, given, said):
     touch(tmp_path, "drives/a.mcap", "other/notes.txt")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "blank").write_text("# no drives yet\n\n")
+    (tmp_path / "prose").write_text("Hello\nmore\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=said):
         found(given.format(tmp_path))

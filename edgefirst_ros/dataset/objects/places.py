@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
 from typing import cast
 
@@ -66,7 +67,7 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
         if not os.path.lexists(text):
             text = _SQUEEZED.sub(r"\1://", text)
         if text.endswith(LIST) and not is_remote(text) and os.path.isfile(text):
-            found += locate(list(read_list(text)))
+            found += locate(read_list(text))
             continue
         place = Location.of(text)
         if (split := split_glob(place)) is not None:
@@ -228,17 +229,20 @@ def refuse_buckets(verb: str, given: Sequence[str | os.PathLike[str]], instead: 
             raise UsageError(f"{Location.of(text)}: {verb} does not {does} a bucket; {instead}")
 
 
-def read_list(path: str) -> Iterator[str]:
-    """Yield the entries of a list, without comments. Raises UsageError for a value that is not a text."""
+def read_list(path: str) -> list[str]:
+    """Return the entries of a list, without comments. Raises UsageError for another file, or if no entry may exist."""
     try:
         if os.path.getsize(path) > LARGEST_LIST:
             raise UsageError(f"{path}: has {os.path.getsize(path)} bytes, a list has at most {LARGEST_LIST}")
         with open(path, encoding="utf-8") as file:
-            for line in file:
-                if (entry := line.strip()) and not entry.startswith("#"):
-                    yield entry
+            found = [entry for line in file if (entry := line.strip()) and not entry.startswith("#")]
+        some = any("://" in one or _GLOB.search(one) or glob(f"{one}*") for one in found)  # OUT/NAME has no file
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: neither a recording nor a list of recordings: {error}") from error
+    if not some:
+        first = f"no line names a file, as the first one: {found[0][:80]!a}" if found else "it has no line"
+        raise UsageError(f"{path}: expected a list with a path on each line; {first}")
+    return found
 
 
 def split_glob(place: Location) -> tuple[Location, re.Pattern[str]] | None:

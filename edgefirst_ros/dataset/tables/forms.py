@@ -79,7 +79,7 @@ class Annotations:
         """`source`: rows instead of those of the file at `path`, which messages name."""
         for what, said, known in (("location", location_order, LOCATION_ORDERS), ("pose", pose_order, POSE_ORDERS)):
             if said is not None and said not in known:
-                raise UsageError(f"{what} order {said!r}: must be one of {', '.join(known)}")
+                raise UsageError(f"--{what}-order: expected one of {', '.join(known)}, got {said!r}")
         self.path = path
         self.tally = Tally()
         self.nested = source is None and path.suffix.lower() == JSON_SUFFIX

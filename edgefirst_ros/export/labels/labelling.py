@@ -155,7 +155,7 @@ def label(
     if form not in CARRIED:
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(CARRIED)}")
     if replace and join:
-        raise UsageError("replace and join cannot be combined")
+        raise UsageError("--replace and --join cannot be combined")
     refuse_buckets("label", [labels], "fetch the labels", does="read from")
     given = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     opened, *others = given.parts

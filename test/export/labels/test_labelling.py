@@ -377,7 +377,7 @@ def test_the_command(tmp_path, dataset, command):
 
 
 def test_replace_and_join_exclude_each_other(tmp_path, dataset):
-    with pytest.raises(UsageError, match="replace and join cannot be combined"):
+    with pytest.raises(UsageError, match="--replace and --join cannot be combined"):
         label(dataset, "coco", coco(tmp_path / "a.json"), replace=True, join=True)
 
 
