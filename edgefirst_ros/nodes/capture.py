@@ -68,7 +68,8 @@ class CaptureNode(LifecycleNode):
         super().__init__("capture")
         declare(self, *MODELS)
         settings, live = self._read()
-        transport = RosTransport(self, live.depth, read_overrides(live.qos_profile_overrides_path))
+        overrides = read_overrides(live.qos_profile_overrides_path)
+        transport = RosTransport(self, live.depth, overrides, (*settings.given_topics, *settings.references))
         kept = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self.events = {name: self.create_publisher(String, f"~/{name}", kept) for name in ("finished", "messages_lost")}
         simulated = self.get_parameter("use_sim_time").value

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Protocol
 
@@ -326,7 +327,10 @@ class LiveSource:
         elif self._foreign.look(topics, now, guessed=True):
             waits = {}
         found = dict.fromkeys(waits, "not recorded yet: its own camera may still come")
+        given = [name.removeprefix("/") for name in self._settings.given_topics]
         for topic in [t for t in of_cameras if t in self._parts and known_name(t, topics[t]) not in chosen]:
+            if any(fnmatchcase(topic.removeprefix("/"), name) for name in given):
+                continue
             owner = cameras.owner(of_cameras[topic])
             if owner is not None:
                 self.states[offers.names[topic][0]].withdrawn = True

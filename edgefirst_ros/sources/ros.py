@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,19 @@ class RosTransport(Transport):
     Owns: the thread of the node's executor, in which callbacks come too; these only hand over bytes.
     """
 
-    def __init__(self, node: Node, depth: int, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """`depth`: QoS history depth of each subscription; `overrides`: {topic: QoS that it has in any case}."""
+    def __init__(
+        self,
+        node: Node,
+        depth: int,
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        given: Collection[str | None] = (),
+    ) -> None:
+        """`depth`: QoS history depth of each subscription; `overrides`: {topic: QoS that it has in any case}.
+
+        `given`: topics that the settings name, which are offered in any case.
+        """
         self._node = node
+        self._given = given
         self._overrides = overrides or {}
         self._depth = depth
         self._log = node.get_logger()
@@ -101,8 +111,9 @@ class RosTransport(Transport):
             own = node.resolve_topic_name(device)
             if graph.get(own) not in types:
                 continue
-            found = {n: (t, s) for n, (t, s) in found.items() if t == own or known_name(n, s) != device}
-            if known_name(own, graph[own]) != device:
+            kept = {own, *self._given}
+            found = {n: (t, s) for n, (t, s) in found.items() if t in kept or known_name(n, s) != device}
+            if known_name(own, graph[own]) != device and own not in self._given:
                 found.pop(own, None)
                 found["/" + device] = own, graph[own]
         return Offers(found, mixed)

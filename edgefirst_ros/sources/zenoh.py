@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -45,7 +46,7 @@ class ZenohTransport(Transport):
         self._namespace = namespace.strip("/")
         self._names = _wanted_names(settings)
         self._anchors = _cameras(settings)
-        self._hints = {*CAMERA_NAMES, *TILE_NAMES} - self._anchors
+        self._hints = {*CAMERA_NAMES, *TILE_NAMES} - self._names
         """Plain names of cameras that are not asked for: messages name them, and whose the other topics are."""
         self._sources = itertools.count()
         self._tokens: dict[str, Announced] = {}
@@ -54,7 +55,7 @@ class ZenohTransport(Transport):
         self._intake: Intake | None = None
         self._candidates: dict[str, list[Any]] = {}
         self._listened: dict[str, tuple[str, Any]] = {}  # {key in use: its plain name and subscription}
-        self._doubled: list[Lane] = []  # two subscriptions bring them, until the next look
+        self._doubled: list[Lane] = []  # two subscriptions bring them
         self._settled: list[tuple[float, Lane]] = []  # with the time when the others ended
         direct = partial(self._zenoh.handlers.Callback, indirect=False)
         watch = session.liveliness().declare_subscriber
@@ -71,8 +72,10 @@ class ZenohTransport(Transport):
         self._settled = [(since, lane) for since, lane in self._settled if now - since < DOUBLES]
         names = self._expected_names(expected) if expected else self._names | self._hints
         self._subscribe_candidates(names, intake)
-        self._settled += [(now, lane) for lane in self._doubled]
-        self._doubled = []
+        self._settled += [(now, lane) for lane in self._doubled if lane.name not in self._candidates]
+        self._doubled = [
+            lane for lane in self._doubled if lane.name in self._candidates
+        ]  # of another host, still to come
         if self._listened:
             intake.release()
         with self._lock:
@@ -108,19 +111,20 @@ class ZenohTransport(Transport):
             device = topic.removeprefix(begin).removeprefix("rt/")
             if not topic.startswith(begin) or schema not in KNOWN_TOPICS.get(device, ()):
                 continue
-            found = {t: (k, s) for t, (k, s) in found.items() if t == topic or known_name(t, s) != device}
-            if known_name(topic, schema) != device:
+            given = (*self._settings.given_topics, *self._settings.references)
+            found = {t: (k, s) for t, (k, s) in found.items() if t in (topic, *given) or known_name(t, s) != device}
+            if known_name(topic, schema) != device and topic not in given:
                 del found[topic]
                 found[f"/{device}"] = key, schema
         return found
 
     def _expected_names(self, expected: Iterable[str]) -> set[str]:
         """Plain names of topics that may still come, once the roles are assigned."""
-        names = {plain_name(topic) for topic in expected}
-        heard = {name for name, _ in self._listened.values()}
-        if self._settings.model_topic is None and names & {*MODELS} and not heard & {*MODELS}:
-            names |= {*MODELS}
-        return names - heard
+        names = Counter(map(plain_name, expected))
+        heard = Counter(name for name, _ in self._listened.values())
+        if self._settings.model_topic is None and names.keys() & {*MODELS} and not heard.keys() & {*MODELS}:
+            names |= Counter(MODELS)
+        return {*(names - heard)}  # hosts may have a topic of the same name each
 
     def _token(self, sample: Any) -> None:
         """Note a publisher that came or ended; in a thread of Zenoh."""

@@ -10,20 +10,21 @@ import shutil
 import signal
 import stat
 import time
+from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from bags import write_two_of_each
+from bags import messages, together, write, write_two_of_each
 from pose_recordings import POSE, add_messages, poses
-from same_dataset import frame_of, members, rows_by_frame
+from same_dataset import assert_same_dataset, frame_of, members, rows_by_frame
 
 from edgefirst_ros import convert
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.synthetic import START
+from edgefirst_ros.synthetic import START, Recipe, write_recording
 
 LONG = 120.0
 """s that something may take on a machine that is very busy."""
@@ -291,6 +292,45 @@ def test_a_killed_capture_of_a_rig_is_recovered_with_all_that_was_committed(fron
         assert metadata["camera_infos"]["camera.left"]["width"] == 128
         assert metadata["pose_frame"] == "odom"
     assert facts_of(first) == facts_of(offline)
+
+
+def test_topics_of_several_hosts_that_a_rig_names_are_captured_as_they_are_converted(front, tmp_path):
+    """One is the capture's namespace, whose topics come first elsewhere; whose camera the model looks at is told."""
+    hosts = {
+        "/car": ("h264", ("camera", "lidar/points", "model/output")),
+        "/front": ("h264", ("camera", "lidar/points", "model/output", "model/info", "imu")),
+        "/left": ("jpeg", ("camera", "radar/cube", "camera/info", "imu", "gps")),
+    }
+    sent = []
+    for host, (codec, topics) in hosts.items():
+        small = {"seconds": 1.5, "size": (160, 96), "fps": 10.0, "gop": 5, "cube_shape": (2, 16, 4, 32)}
+        made = Recipe(**small, lidar_points=50, codec=codec, topics=topics, seed=len(host), prefix=f"{host}/")
+        sent.append(messages(write_recording(tmp_path / f"{host[1:]}.mcap", made).path))
+    path = write(tmp_path / "drive.mcap", together(*sent))
+    rig = {
+        "camera": "/front/camera/h264", "camera.left": {"topic": "/left/camera/jpeg", "info": "/left/camera/info"},
+        "camera.car": "/car/camera/h264",
+        "lidar.points": "/car/lidar/points", "lidar.points.front": "/front/lidar/points",
+        "radar.cube": "/left/radar/cube", "imu": "/left/imu", "gps": "/left/gps",
+        "model": {"topic": "/car/model/output", "info": "/front/model/info"},
+    }  # fmt: skip
+    chosen = {"rig": json.dumps(rig), "lookahead": 3.0}
+    convert(path, tmp_path / "offline", **chosen)
+    front.begin(path, {"/front/model/output", "/front/imu"}, sequence="drive", **chosen)
+    put, _ = front.publish()
+    for before, message in itertools.pairwise([front.messages[0], *front.messages]):
+        time.sleep(max(0, message.log_time - before.log_time) / 1e9)
+        put(message)
+    count = Counter(message.topic for message in front.messages)
+    of_rig = count.keys() - {"/front/model/output", "/front/imu"}
+
+    def heard():
+        return {topic.removeprefix("rt"): of["received"] for topic, of in front.status()["topics"].items()}
+
+    until(lambda: heard() == {topic: count[topic] for topic in of_rig}, front.process)
+    assert front.order("stop")["success"]
+    assert front.end(signal.SIGTERM) == 0
+    assert_same_dataset(front.out, tmp_path / "offline", "drive")
 
 
 def facts_of(paths):

@@ -62,12 +62,14 @@ def test_topics_about_nodes_are_not_offered(node):
 
 
 def test_a_topic_under_the_namespace_of_the_node_has_the_name_of_the_device_alone(node):
-    """It comes before /imu, and is not offered by its own name too, which no device has."""
+    """It comes before /imu, and is not offered by its own name too, which no device has, unless the settings do."""
     other = rclpy.create_node("other", context=node.context, namespace="/fleet/wagon")
     other.create_publisher(Imu, "imu", 1)
     while not other.count_publishers("/fleet/wagon/imu"):
         pass
-    assert RosTransport(other, 10).look({}).names == {"/imu": ("/fleet/wagon/imu", IMU)}
+    own = "/fleet/wagon/imu"
+    assert RosTransport(other, 10).look({}).names == {"/imu": (own, IMU)}
+    assert RosTransport(other, 10, given=[own]).look({}).names == {own: (own, IMU)}
     other.destroy_node()
 
 

@@ -14,7 +14,7 @@ from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.sources import zenoh as zenoh_transport  # noqa: E402
 from edgefirst_ros.sources.live import TopicState  # noqa: E402
 from edgefirst_ros.sources.zenoh import DOUBLES, ZenohTransport  # noqa: E402
-from edgefirst_ros.streams import DETECT, FIX, MODEL, VIDEO  # noqa: E402
+from edgefirst_ros.streams import DETECT, FIX, IMU, MODEL, VIDEO  # noqa: E402
 
 CAMERA = "/camera/h264"
 
@@ -95,6 +95,17 @@ def side(monkeypatch):
     one = Side(monkeypatch)
     yield one
     one.transport.close()
+
+
+@pytest.mark.parametrize("given", [None, "/fleet/car/imu"])
+def test_a_topic_under_the_namespace_has_the_name_of_the_device_unless_the_settings_have_its_own(given):
+    bus = Bus()
+    transport = ZenohTransport(bus, Settings(imu_topic=given), LiveSettings(), "fleet/car")
+    transport.look({})
+    for key in ("imu", "fleet/car/imu"):
+        bus.put(key, schema=IMU)
+    assert transport.look({}).names == {given or "/imu": ("fleet/car/imu", IMU)}
+    transport.close()
 
 
 def test_a_topic_that_comes_on_two_keys_is_heard_on_one_and_the_other_is_named(side):
@@ -180,6 +191,21 @@ def test_a_message_comes_once_while_two_subscriptions_bring_it_and_whatever_come
         assert (lane.doubles is not None) == doubled
     side.bus.put("camera/h264", 30)
     assert side.end() == [("camera/h264", at) for at in (0, 10, 20, 30)]
+
+
+def test_a_message_comes_once_while_a_topic_of_its_name_at_another_host_may_still_come(side):
+    expected = dict.fromkeys(("/front/camera/h264", "/rear/camera/h264"), (VIDEO,))
+    side.bus.put("front/camera/h264", 0)
+    side.look(expected)
+    side.listen("front/camera/h264", "/front/camera/h264")
+    for later in (0, 1, DOUBLES + 1, DOUBLES + 2):
+        side.now = 1000.0 + later
+        side.look(expected)
+        side.bus.put("front/camera/h264", 10 * round(later) + 10)
+    assert side.transport._intake.lanes()[0].doubles is not None
+    side.bus.put("rear/camera/h264", 5)
+    assert side.look(expected).topics.keys() == expected.keys()
+    assert [at for _, at in side.end()] == [0, 10, 20, 70, 80]
 
 
 def test_a_transport_that_is_closed_has_no_subscription_and_can_begin_anew(side):
