@@ -252,7 +252,7 @@ def read_yolo(path: Path) -> ForeignLabels:
     """
     there = (path / name for name in NAMES if os.path.lexists(path / name))
     file, found = next(there, None) if path.is_dir() else path, ForeignLabels(path)
-    if file is None:
+    if file is None or file.suffix not in (".yaml", ".yml", ".txt", ".names"):
         raise DatasetError(f"{path}: expected one of the files {', '.join(NAMES)}")
     content = _yaml(file) if file.suffix in (".yaml", ".yml") else {"names": _lines(file)}
     names = content.get("names") if isinstance(content, dict) else None

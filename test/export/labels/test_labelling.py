@@ -347,6 +347,9 @@ def test_links_pipes_and_missing_files_are_refused_by_name(tmp_path, dataset):
         with pytest.raises(DatasetError, match=path.partition(".")[0]):
             label(dataset, form, tmp_path / path, replace=True)
     (yolo / "labels" / f"{OTHER}_004.txt").unlink()
+    (tmp_path / "coco.json").write_text("{}")
+    with pytest.raises(DatasetError, match=r"coco.json: expected one of the files data.yaml, "):
+        label(dataset, "yolo", tmp_path / "coco.json", replace=True)
     with pytest.raises(DatasetError, match=r"holds no files labels/\*\.txt"):
         label(dataset, "yolo", yolo, replace=True)
     with pytest.raises(UsageError, match=r"unknown form of labels 'voc'; known: coco, yolo"):
