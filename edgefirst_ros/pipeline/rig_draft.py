@@ -33,6 +33,8 @@ BASES = (BASE, "base_footprint")
 WORLDS = ("odom", "map", "earth")
 """Usual frames in which a vehicle moves. Source: REP 105."""
 FRONT = "front"
+ASIDE = {"thermal", "ir", "infrared", "dvs", "semantic", "segmentation"}
+"""Words in the names of topics whose pictures are not as people see things."""
 _WORD = re.compile(r"[a-z0-9]+")
 
 
@@ -177,10 +179,12 @@ class _Draft:
         number = Counter(space for space, _ in seen)
         spaces = {found.topic: space for (space, _), found in seen.items()}
         names = {topic: space if space and number[space] == 1 else topic for topic, space in spaces.items()}
-        ordered = sorted(
-            seen.values(),
-            key=lambda one: (spaces[one.topic] != "", order(one)[0], *_in_front(names[one.topic]), one.topic),
-        )
+
+        def place_of(one: _Found) -> tuple[Any, ...]:
+            aside = bool(ASIDE.intersection(_WORD.findall(one.topic.lower())))
+            return aside, spaces[one.topic] != "", order(one)[0], *_in_front(names[one.topic]), one.topic
+
+        ordered = sorted(seen.values(), key=place_of)
         infos = sorted(one.topic for one in self.topics.values() if one.schema == streams.CAMERA_INFO)
         only = infos[0] if len(infos) == len(ordered) == 1 else None
         for key, found in _with_instances(streams.CAMERA.key, ordered, names):

@@ -122,6 +122,27 @@ def test_cameras_of_one_namespace_are_told_apart_by_their_frames(recording, tmp_
     assert counts["/image_left"].written == counts["/image_right"].written == 10
 
 
+@pytest.mark.parametrize(
+    ("main", "other"),
+    [
+        ("/camera/head/image_raw", "/thermal_image_raw"),  # M2DGR
+        ("/k4a/rgb/image_raw", "/k4a/ir/image_raw"),
+        ("/stereo/left/image_raw", "/dvs/image_raw"),
+        ("/ego/rgb_view/image", "/ego/semantic_segmentation_front/image"),  # CARLA
+    ],
+)
+def test_a_draft_makes_samples_of_pictures_as_people_see_them(recording, tmp_path, main, other):
+    sent = [
+        (at, topic, IMAGE, sensor_msgs.Image(head(at, topic), 2, 2, "mono8", 0, 2, bytes(4)).to_bytes())
+        for at in range(START, START + 10**9, 10**8)
+        for topic in (main, other)
+    ]
+    path = add_messages(recording(**SMALL, topics={"lidar/points"}), tmp_path / "drive.mcap", sent)
+    rig = yaml.safe_load(CliRunner().invoke(app, ["rig", str(path)]).output)["rig"]
+    assert rig["camera"]["topic"] == main
+    assert [of["topic"] for key, of in rig.items() if key.startswith("camera.")] == [other]
+
+
 # ---- fields of clouds -------------------------------------------------------------------------
 TARGETS = ("x", "y", "z", "radial_speed", "power", "rcs")
 OBJECTS = ("x", "y", "z", "speed_absolute", "heading", "length", "quality")
