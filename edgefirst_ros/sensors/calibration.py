@@ -108,11 +108,14 @@ class Calibration:
     def info_of(self, camera: str) -> dict[str, Any] | None:
         """Return the CameraInfo of a camera; None without one.
 
-        frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo; for rectified pictures k is
-        that of p, without distortion.
+        frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo; an empty frame_id becomes
+        that of the pictures. For rectified pictures k is that of p, without distortion.
         """
         key = self._key(camera)
         value = None if key is None else self._infos[key].value
+        pictures = self.cameras.get(camera)
+        if value is not None and pictures is not None and not value["frame_id"]:
+            value = {**value, "frame_id": pictures.frame_id or ""}
         if value is None or not self._is_rectified(camera, value):
             return value
         return {**value, "d": [0.0] * len(value["d"]), "k": [x for n, x in enumerate(value["p"]) if n % 4 < 3]}

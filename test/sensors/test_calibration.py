@@ -43,6 +43,16 @@ def test_camera_info():
     assert found.focal_35mm() == 19  # 36 * 1000 / 1920 = 18.75
 
 
+@pytest.mark.parametrize(("sent", "frame"), [("", "rgb_optical"), ("camera", "camera")])
+def test_an_info_without_a_frame_has_that_of_the_pictures(sent, frame):
+    """An OAK with compressed pictures sends it so."""
+    found = Calibration(
+        {"camera": PictureFacts("/rgb/image_raw/compressed", "/rgb/camera_info", frame_id="rgb_optical")}
+    )
+    found.take(CAMERA_INFO, camera(name=sent), topic="/rgb/camera_info")
+    assert found.camera_info["frame_id"] == frame
+
+
 @pytest.mark.parametrize(
     ("sent", "name"),
     [
