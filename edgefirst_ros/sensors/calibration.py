@@ -28,6 +28,8 @@ RECTIFIED = re.compile(r"(?<![a-z])rect(?![a-z])")
 """A word in the names of topics with pictures that image_proc, or the camera, has rectified: `image_rect_color`."""
 MODELS = {"radtan": "plumb_bob", "pinhole": "plumb_bob", "kannala_brandt": "equidistant"}
 """Name of a distortion model, in small letters -> that of ROS, which has the same coefficients."""
+ROUNDING = 1e-4
+"""m, and parts of a quaternion, by which a transform may differ from the first and is the same."""
 STRAIGHT = 2e-6
 """Largest turn that counts as none, rad."""
 
@@ -261,7 +263,16 @@ class Calibration:
             _check("static transforms", len(self._transforms) + 1, MOST_TRANSFORMS)
         place, turn = list(given.translation), list(given.rotation)
         found = {"parent": given.frame_id, "child": given.child_frame_id, "translation": place, "rotation": turn}
-        self._transforms.setdefault(key, _First(found)).note(found, log_time)
+        first = self._transforms.setdefault(key, _First(found))
+        if found != first.value and not _alike(found, first.value):
+            first.note(found, log_time)
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if two transforms differ only by rounding; q and -q are one rotation."""
+    moved = np.abs(np.subtract(one["translation"], other["translation"])).max()
+    turned = (np.abs(np.add(one["rotation"], np.multiply(sign, other["rotation"]))).max() for sign in (-1, 1))
+    return bool(moved < ROUNDING and min(turned) < ROUNDING)
 
 
 def _size_of(info: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -172,6 +172,23 @@ def test_a_camera_without_a_focal_length(value):
     assert known.focal_35mm() is None
 
 
+@pytest.mark.parametrize(
+    ("by", "turn", "moves"),
+    [(1e-6, (0, 0, 0, 2), False), (0, (0, 0, 0, -2), False), (1e-6, (1e-6, 0, 0, -2), False),
+     (0.001, (0, 0, 0, 2), True), (0, (0.001, 0, 0, 2), True), (np.nan, (0, 0, 0, 2), True)],
+)  # fmt: skip
+def test_rounding_moves_no_sensor(by, turn, moves):
+    """Simulators compute the places of sensors on /tf from those in the world, and q and -q are one rotation."""
+    found = Calibration()
+    for n in range(3):
+        place, angle = ((0, 2, 3), (0, 0, 0, 2)) if not n else ((0, 2 + by, 3), turn)
+        moved = geometry_msgs.Transform(geometry_msgs.Vector3(*place), geometry_msgs.Quaternion(*angle))
+        sent = geometry_msgs.TransformStamped(std_msgs.Header(frame_id="base_link"), "lidar", moved)
+        found.take(TRANSFORM, sent, n)
+    assert found.moving == ({"lidar": "base_link"} if moves else {})
+    assert len(found.constant().static_transforms) == (not moves)
+
+
 # ---- what it is worth ------------------------------------------------------------------------------
 HALF = 0.5**0.5
 OPTICAL = [-0.5, 0.5, -0.5, 0.5]
