@@ -101,11 +101,15 @@ def listed(names: Iterable[object], most: int) -> str:
 
 
 def nearest_first(name: str, known: Iterable[str]) -> str:
-    """Return known names as one text, those most like `name` first; `none` without any."""
+    """Return known names as one text, those most like `name` first, of numbers the nearest; `none` without any."""
     from difflib import SequenceMatcher
 
-    folded = name.casefold()
-    near = sorted(known, key=lambda one: (-SequenceMatcher(None, folded, one.casefold()).ratio(), one))
+    def distance(one: str) -> tuple[float, str]:
+        if name.isdecimal() and one.isdecimal():
+            return abs(float(one) - float(name)), one
+        return -SequenceMatcher(None, name.casefold(), one.casefold()).ratio(), one
+
+    near = sorted(known, key=distance)
     return listed([one[:LONGEST] for one in near], LISTED) or "none"
 
 

@@ -98,6 +98,7 @@ def project(
 
     Raises:
         NotProjectableError: The calibration is missing or a placeholder, or the distortion model is unknown.
+        UsageError: `points` have another shape.
     """
     if not isinstance(calibration, SequenceCalibration):
         if not isinstance(own := getattr(calibration, "calibration", None), SequenceCalibration):
@@ -138,10 +139,12 @@ def projector(
 
 
 def xyz(points: ArrayLike) -> Floats:
-    """(N, 3) of points, which may be a structured cloud with x, y and z of any shape."""
+    """(N, 3) of points, which may be a structured cloud with x, y and z of any shape. Raises UsageError."""
     given = np.asarray(points)
     if given.dtype.names is not None:
         return np.column_stack([given[axis].ravel().astype(float) for axis in ("x", "y", "z")])
+    if given.size and given.shape[-1:] != (3,):
+        raise UsageError(f"expected points (N, 3), or a cloud with x, y and z; got the shape {given.shape}")
     return given.astype(float).reshape(-1, 3)
 
 

@@ -276,7 +276,7 @@ def test_pickled_and_shared_by_threads(dataset):
 
 # ---- errors name file and member -------------------------------------------------------------
 def test_missing_things(dataset):
-    with pytest.raises(DatasetError, match="has no frame 5; known: 3, 4, 7"):
+    with pytest.raises(DatasetError, match="has no frame 5; known: 4, 3, 7"):
         dataset.sample(SEQUENCE, 5)
     with pytest.raises(DatasetError, match=r"frame 7 .*has no radar.cube"):
         dataset.sample(SEQUENCE, 7).cube()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgefirst_ros.dataset.schema import SequenceCalibration
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.report.projection import NotProjectableError, project, projector
 from edgefirst_ros.sensors.lens import Straightener
 from edgefirst_ros.sensors.transforms import frames_from
@@ -243,6 +243,9 @@ def test_points_that_are_none_are_not_to_be_seen():
     found = project(points, "lidar", calibration())
     assert found.mask.tolist() == [False, False, True, False]
     assert project(np.zeros((0, 3)), "lidar", calibration()).pixels.shape == (0, 2)
+    for shape in ((6, 4), (4, 2)):  # with intensities, or without heights: no number of them is points
+        with pytest.raises(UsageError, match=rf"expected points \(N, 3\), .* got the shape \({shape[0]}, {shape[1]}\)"):
+            project(np.zeros(shape), "lidar", calibration())
 
 
 def test_chains_go_up_and_down_and_round_no_circle():
