@@ -33,6 +33,7 @@ BASES = (BASE, "base_footprint")
 WORLDS = ("odom", "map", "earth")
 """Usual frames in which a vehicle moves. Source: REP 105."""
 FRONT = "front"
+COLOURS = {"rgb", "color"}
 ASIDE = {"thermal", "ir", "infrared", "dvs", "semantic", "segmentation"}
 """Words in the names of topics whose pictures are not as people see things."""
 _WORD = re.compile(r"[a-z0-9]+")
@@ -181,8 +182,10 @@ class _Draft:
         names = {topic: space if space and number[space] == 1 else topic for topic, space in spaces.items()}
 
         def place_of(one: _Found) -> tuple[Any, ...]:
-            aside = bool(ASIDE.intersection(_WORD.findall(one.topic.lower())))
-            return aside, spaces[one.topic] != "", order(one)[0], *_in_front(names[one.topic]), one.topic
+            words = set(_WORD.findall(one.topic.lower()))
+            front, length = _in_front(names[one.topic])
+            known = order(one)[0]
+            return bool(ASIDE & words), spaces[one.topic] != "", known, front, not COLOURS & words, length, one.topic
 
         ordered = sorted(seen.values(), key=place_of)
         infos = sorted(one.topic for one in self.topics.values() if one.schema == streams.CAMERA_INFO)

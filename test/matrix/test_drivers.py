@@ -127,6 +127,7 @@ def test_cameras_of_one_namespace_are_told_apart_by_their_frames(recording, tmp_
     [
         ("/camera/head/image_raw", "/thermal_image_raw"),  # M2DGR
         ("/k4a/rgb/image_raw", "/k4a/ir/image_raw"),
+        ("/oak/rgb/image_raw", "/oak/left/image_rect"),
         ("/stereo/left/image_raw", "/dvs/image_raw"),
         ("/ego/rgb_view/image", "/ego/semantic_segmentation_front/image"),  # CARLA
     ],
