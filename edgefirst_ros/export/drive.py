@@ -36,7 +36,7 @@ from edgefirst_ros.sensors.transforms import (
     rotation,
     world_to_ecef,
 )
-from edgefirst_ros.streams import CAMERA, keys_named, of_columns, of_kind
+from edgefirst_ros.streams import CAMERA, keys_named, of_columns, of_key, of_kind
 
 WAYS = (
     "convert the recording again with a topic of poses (pose_topic: /odom), two frames of /tf (in a rig pose: {tf: "
@@ -295,6 +295,24 @@ class Drive:
                 f"{self.dataset.paths.frames}: the camera_info in its metadata cannot be read: {error!r}"
             ) from error
         return info
+
+    def picture_info(self, camera: str) -> dict[str, Any]:
+        """Return the camera_info of a camera for its pictures: one of another size and the same proportions is scaled.
+
+        Raises DatasetError as `info_of`, and for other proportions.
+        """
+        info, column = self.info_of(camera), of_key(camera).size_column
+        said = info.get("width"), info.get("height")
+        known = self.table.get_column(column, default=pl.Series([])).drop_nulls()
+        if not len(known) or not all(type(length) is int and length > 0 for length in said):
+            return info
+        size = np.array(known[0])
+        across, down = size / said
+        if abs(across / down - 1) > 0.01:
+            of, its = (f"{width} x {height} pixels" for width, height in (said, size))
+            raise DatasetError(f"{self.dataset.paths.frames}: camera_info is of {of}, the pictures have {its}")
+        k = np.array(info["k"], float) * np.repeat((across, down, 1.0), 3)
+        return info | {"width": int(size[0]), "height": int(size[1]), "k": k.tolist()}
 
 
 def read_batches(dataset: Dataset, columns: Sequence[str]) -> Iterator[pl.DataFrame]:

@@ -368,7 +368,7 @@ class _SequenceWriter:
     @cached_property
     def _straighteners(self) -> dict[str, Straightener]:
         cameras = [of.channel for of in self.channels.values() if self._undistort and of.channel.modality == "camera"]
-        infos = {channel.name: self.drive.info_of(channel.sensor) for channel in cameras}
+        infos = {channel.name: self.drive.picture_info(channel.sensor) for channel in cameras}
         return {name: Straightener(info) for name, info in infos.items() if np.any(info["d"])}
 
     def check(self) -> None:
@@ -422,7 +422,7 @@ class _SequenceWriter:
     def _calibrated(self, channel: SensorChannel) -> dict[str, Any]:
         place, intrinsic = self.drive.place(channel.sensor), []
         if channel.modality == "camera":
-            intrinsic = np.array(self.drive.info_of(channel.sensor)["k"], float).reshape(3, 3).tolist()
+            intrinsic = np.array(self.drive.picture_info(channel.sensor)["k"], float).reshape(3, 3).tolist()
         return {
             "token": self._token("calibrated", channel.name), "sensor_token": _token("sensor", channel.name),
             "translation": place[:3, 3].tolist(), "rotation": _turned(place).tolist(), "camera_intrinsic": intrinsic,

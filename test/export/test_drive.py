@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sequence as exports want it, and what is said where something is missing."""
 
+import json
 import zipfile
 
 import numpy as np
@@ -12,6 +13,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.query import with_all_columns
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import export
 from edgefirst_ros.export.drive import class_masks, drives, is_class_mask, posed_drives
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.synthetic import Recipe
@@ -195,6 +197,17 @@ def test_transforms_that_cannot_be_read_are_refused(changed, wrong):
         (drive,) = drives(changed({"static_transforms": [given]}))
         with pytest.raises(DatasetError, match="the static_transforms in its metadata cannot be read"):
             drive.place("lidar")
+
+
+def test_intrinsics_of_another_size_are_scaled_to_the_pictures(changed, tmp_path):
+    """Of a driver that makes pictures smaller, and sends the CameraInfo of the whole ones."""
+    plain = changed().calibration(changed().sequences[0]).camera_info
+    double = {**plain, "width": 256, "height": 128, "k": [2 * value for value in plain["k"][:8]] + [1.0]}
+    export(changed({"camera_info": double}), "nuscenes", tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "v1.0-trainval" / "calibrated_sensor.json").read_text())
+    assert [np.ravel(one["camera_intrinsic"]).tolist() for one in written if one["camera_intrinsic"]] == [plain["k"]]
+    with pytest.raises(DatasetError, match="camera_info is of 256 x 96 pixels, the pictures have 128 x 64"):
+        export(changed({"camera_info": {**double, "height": 96}}), "nuscenes", tmp_path / "other")
 
 
 def test_no_intrinsics_are_refused(changed):
