@@ -372,6 +372,13 @@ def test_metadata_are_listed():
     assert listed == [[key.name for key in schema.METADATA], [*schema.FRAMES_METADATA, SEQUENCES, LEFT_OUT]]
 
 
+def test_settings_that_the_metadata_leave_out_are_named(desk):
+    dataset = edgefirst_ros.convert(desk / "drive.mcap", desk / "kept", name="kept", rate=1).paths.container
+    absent = Settings.model_fields.keys() - edgefirst_ros.Dataset(dataset).metadata["configuration"].keys()
+    (named,) = re.findall(r"^\| `configuration` \|(.*)", TEXTS[FORMAT], re.MULTILINE)
+    assert absent == {*code(named), *(f"{name}_topic" for name in ("lidar", "radar", "cube", "pose"))}
+
+
 def test_fields_of_a_new_sensor_are_those_of_its_record():
     fields = [code(row[0])[0] for row in rows("developer/add-a-sensor.md", "| field |")]
     assert fields == [*Sensor._fields[: len(fields)]]
