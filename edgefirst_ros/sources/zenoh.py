@@ -146,7 +146,7 @@ class ZenohTransport(Transport):
 
         def take(sample: Any) -> None:
             came = sent(sample)
-            if came is not None:
+            if came is not None and not self._is_anothers(str(sample.key_expr), name):
                 intake.put(str(sample.key_expr), name, came, source, anchor=anchor, kept=name not in self._hints)
 
         callback = self._zenoh.handlers.Callback(take, indirect=False)  # in a thread of Zenoh: it only puts
@@ -156,6 +156,16 @@ class ZenohTransport(Transport):
             history = zenoh.ext.HistoryConfig(detect_late_publishers=True)
             return zenoh.ext.declare_advanced_subscriber(self._session, key, callback, history=history)
         return self._session.declare_subscriber(key, callback)
+
+    def _is_anothers(self, key: str, name: str) -> bool:
+        """True if a key is a place of a topic of this plain name, but in use by one of another name, or a longer one's.
+
+        The topics `points` and `top/points` both may come on `rt/top/points`, and only one of them does.
+        """
+        listened = self._listened.get(key)
+        if listened is not None:
+            return listened[0] != name
+        return any(len(other) > len(name) and f"/{key}".endswith(f"/{other}") for other in (*self._candidates,))
 
     def _subscribe_candidates(self, names: set[str], intake: Intake) -> None:
         """Subscribe to the places of topics of these names, and end such subscriptions for other names."""

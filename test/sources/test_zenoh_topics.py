@@ -14,7 +14,7 @@ from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.sources import zenoh as zenoh_transport  # noqa: E402
 from edgefirst_ros.sources.live import TopicState  # noqa: E402
 from edgefirst_ros.sources.zenoh import DOUBLES, ZenohTransport  # noqa: E402
-from edgefirst_ros.streams import DETECT, FIX, IMU, MODEL, VIDEO  # noqa: E402
+from edgefirst_ros.streams import CLOUD, DETECT, FIX, IMU, MODEL, VIDEO  # noqa: E402
 
 CAMERA = "/camera/h264"
 
@@ -67,10 +67,10 @@ class Bus:
 class Side:
     """A transport on a bus, with a clock of its own and what it handed on: (key, ms)."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch, settings=Settings()):  # noqa: B008  not changed
         self.now, self.heard, self.bus = 1000.0, [], Bus()
         monkeypatch.setattr(zenoh_transport, "time", SimpleNamespace(monotonic=lambda: self.now))
-        self.transport = ZenohTransport(self.bus, Settings(), LiveSettings())
+        self.transport = ZenohTransport(self.bus, settings, LiveSettings())
         self.look()
 
     def look(self, expected=None):
@@ -191,6 +191,20 @@ def test_a_message_comes_once_while_two_subscriptions_bring_it_and_whatever_come
         assert (lane.doubles is not None) == doubled
     side.bus.put("camera/h264", 30)
     assert side.end() == [("camera/h264", at) for at in (0, 10, 20, 30)]
+
+
+def test_a_message_comes_once_where_the_name_of_one_topic_ends_with_that_of_another(monkeypatch):
+    rig = {"camera": "/video", "lidar.points": "/scan", "lidar.points.top": "/top/scan"}
+    side = Side(monkeypatch, Settings(rig=rig))
+    expected = {"/scan": (CLOUD,), "/top/scan": (CLOUD,)}
+    side.bus.put("rt/top/scan", 0, CLOUD)
+    assert side.look(expected).topics == {"/top/scan": CLOUD}
+    side.listen("rt/top/scan", "/top/scan", CLOUD)
+    for later in (1, DOUBLES + 1, DOUBLES + 2):
+        side.bus.put("rt/top/scan", 10 * round(later), CLOUD)
+        side.now = 1000.0 + later
+        side.look(expected)
+    assert side.end() == [("rt/top/scan", at) for at in (0, 10, 60, 70)]
 
 
 def test_a_message_comes_once_while_a_topic_of_its_name_at_another_host_may_still_come(side):
