@@ -223,6 +223,12 @@ class Calibration:
             model = MODELS.get(content.distortion_model.lower(), content.distortion_model)
             info = {"frame_id": frame, "width": content.width, "height": content.height, "distortion_model": model}
             info |= {key: [float(v) for v in getattr(content, key)] for key in ("d", "k", "r", "p")}
+            part = content.roi
+            widest, highest = content.width - part.x_offset, content.height - part.y_offset
+            if 0 < part.width <= widest and 0 < part.height <= highest and info["k"][0]:
+                info |= {"width": part.width, "height": part.height}
+                for values, line in ((info["k"], 3), (info["p"], 4)):  # those of the whole
+                    values[2], values[line + 2] = values[2] - part.x_offset, values[line + 2] - part.y_offset
             key = topic, frame
             if key not in self._infos:
                 _check("camera infos", len(self._infos) + 1, MOST_CAMERAS)

@@ -43,6 +43,30 @@ def test_camera_info():
     assert found.focal_35mm() == 19  # 36 * 1000 / 1920 = 18.75
 
 
+@pytest.mark.parametrize(
+    ("roi", "shown", "middle"),
+    [
+        ((0, 0, 0, 0), (1920, 1080), (960, 540)),
+        ((0, 0, 1920, 1080), (1920, 1080), (960, 540)),
+        ((200, 100, 640, 480), (640, 480), (760, 440)),
+        ((200, 100, 1900, 480), (1920, 1080), (960, 540)),  # more than there is
+    ],
+)
+def test_a_region_of_interest_is_what_the_pictures_show(roi, shown, middle):
+    """Of cameras that send a part of what they see; k and p are of the whole. Source: sensor_msgs/CameraInfo."""
+    found, whole = Calibration(), camera()
+    x, y, width, height = roi
+    part, p = sensor_msgs.RegionOfInterest(x, y, height, width), [1000, 0, 960, 0, 0, 1001, 540, 0, 0, 0, 1, 0]
+    header = std_msgs.Header(frame_id="camera")
+    size = whole.height, whole.width
+    sent = sensor_msgs.CameraInfo(header, *size, "plumb_bob", whole.d, whole.k, whole.r, p, roi=part)
+    found.take(CAMERA_INFO, sent)
+    info = found.camera_info
+    assert (info["width"], info["height"]) == shown
+    assert (info["k"][2], info["k"][5]) == (info["p"][2], info["p"][6]) == middle
+    assert (info["k"][0], info["p"][5]) == (1000, 1001)
+
+
 @pytest.mark.parametrize(("sent", "frame"), [("", "rgb_optical"), ("camera", "camera")])
 def test_an_info_without_a_frame_has_that_of_the_pictures(sent, frame):
     """An OAK with compressed pictures sends it so."""
