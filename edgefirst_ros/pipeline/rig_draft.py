@@ -50,6 +50,7 @@ class _Found:
     seconds: float = 0.0  # time in which they were recorded, summed over the recordings
     frame_id: str = ""
     placed: bool = True  # False for a cloud whose points have no x, y, z, and an IMU without attitude
+    coloured: bool = False  # True for a cloud whose points have colours, as those of depth cameras
     camera: CameraFacts | None = None
 
     @property
@@ -114,7 +115,8 @@ class _Draft:
                 found.camera = CameraFacts(message.topic, message.schema, DEFAULT_LIMITS)
             elif message.schema == streams.CLOUD:
                 with suppress(MessageError):
-                    found.placed = {"x", "y", "z"} <= {field.name for field in decode(message).fields}
+                    names = {field.name for field in decode(message).fields}
+                    found.placed, found.coloured = {"x", "y", "z"} <= names, "rgb" in names
             elif message.schema == streams.IMU:
                 with suppress(MessageError):
                     found.placed = attitude_of(decode(message)) is not None
@@ -205,6 +207,8 @@ class _Draft:
         camera = next((self.topics[line.parts["topic"]] for line in self.lines if line.key == "camera"), None)
         space = "" if camera is None else namespace_of(camera.topic, camera.schema)
 
+        seen = {one.frame_id for one in self.topics.values() if one.camera is not None} - {""}
+
         def order(found: _Found) -> tuple[Any, ...]:
             name = known_name(found.topic, found.schema)
             type_place = streams.ROLES[key].index(found.schema) if sensor is None else 0
@@ -212,6 +216,7 @@ class _Draft:
             size = found.messages if sensor is None else found.size if key.startswith("lidar") else 0
             radar = -self.radars.get(found.topic, 0)  # targets come before the objects that are made of them
             worse = not found.placed or (key == "pose" and found.frame_id == "earth")  # z of ECEF is not up
+            worse = worse or (sensor is not None and (found.coloured or found.frame_id in seen))
             return worse, name is None, beside, type_place, radar, -size, *_in_front(found.topic), found.topic
 
         world = {

@@ -176,6 +176,25 @@ def test_a_draft_takes_the_cloud_that_was_measured(recording, tmp_path, clouds, 
     assert all(counts[name].written for name in clouds)
 
 
+@pytest.mark.parametrize(
+    ("fields", "frame"), [(("x", "y", "z", "rgb"), "zed_left"), (("x", "y", "z"), "camera_optical")]
+)
+def test_a_draft_prefers_the_cloud_of_a_lidar_to_that_of_a_depth_camera(recording, tmp_path, fields, frame):
+    """The latter is larger, and has colours, or the frame of pictures."""
+    sent = [
+        (at, name, CLOUD, cloud(np.zeros(number, [(field, "<f4") for field in names]), of, at))
+        for at in range(START, START + 10**9, 10**8)
+        for name, names, of, number in (
+            ("/depth/points", fields, frame, 90),
+            ("/ouster/points", ("x", "y", "z", "intensity"), "os_lidar", 9),
+        )
+    ]
+    path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
+    rig = yaml.safe_load(CliRunner().invoke(app, ["rig", str(path)]).output)["rig"]
+    assert {key: of["topic"] for key, of in rig.items() if key.startswith("lidar")} == {
+        "lidar.points": "/ouster/points", "lidar.points.depth": "/depth/points"}  # fmt: skip
+
+
 def test_a_draft_prefers_the_imu_that_knows_its_attitude(recording, tmp_path):
     """That of a Livox has a known name, and more messages."""
     sent = [
