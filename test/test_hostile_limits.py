@@ -33,3 +33,14 @@ def test_the_limit_of_chunks(recording, tmp_path):
     assert convert(path, tmp_path, name="fine", limits={"chunk_bytes": 4 << 20}).exit_code == 0
     with pytest.raises(RecordingError, match=r"limits\.chunk_bytes"):
         convert(path, tmp_path, name="less", limits={"chunk_bytes": 1 << 20})
+
+
+@pytest.mark.parametrize("options", [{}, {"rate": 10.0}])
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_the_limit_of_pixels_of_video_is_named(recording, tmp_path, codec, options):
+    path = recording(**SMALL | {"codec": codec})
+    assert convert(path, tmp_path, name="fine", limits={"picture_pixels": 128 * 64}, **options).exit_code == 0
+    with pytest.raises(
+        RecordingError, match=r"pictures of 128x64 have more than 8191 pixels \(limits\.picture_pixels\)"
+    ):
+        convert(path, tmp_path, name="less", limits={"picture_pixels": 128 * 64 - 1}, **options)

@@ -90,6 +90,10 @@ class Decoder:
         for level, _, text in log:
             harms = HARMFUL.match(text) if level > av.logging.ERROR else not any(of in text for of in HARMLESS)
             clean = clean and not harms
+            if "exceeds specified max pixel count" in text:
+                size = text.partition(" exceeds")[0].partition("size ")[2]
+                most = f"{self._limits.picture_pixels} pixels (limits.picture_pixels)"
+                self.note = f"pictures of {size} have more than {most}: they count as damaged"
         self._hurt = self._hurt or (number is not None and not clean)
         return frames, clean
 

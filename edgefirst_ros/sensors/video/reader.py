@@ -434,6 +434,7 @@ class GopReader:
                 if self._encode is not None and not isinstance(found, str):
                     found = self._encode(found)
                 self._give(pending.popleft(), found)
+        self.note = self.note or reader.note
 
     def _next_unit(self, gop: _Gop, reader: VideoReader, pending: deque[AccessUnit]) -> bool:
         """Push the GOP's next unit; return True at its end."""
