@@ -26,7 +26,7 @@ WORDS = (GIVEN, IDENTITY, MISSING)
 """Quality of a calibration, from best to worst."""
 RECTIFIED = re.compile(r"(?<![a-z])rect(?![a-z])")
 """A word in the names of topics with pictures that image_proc, or the camera, has rectified: `image_rect_color`."""
-MODELS = {"radtan": "plumb_bob", "pinhole": "plumb_bob", "kannala_brandt": "equidistant"}
+MODELS = {**dict.fromkeys(("radtan", "pinhole", "brown conrady"), "plumb_bob"), "kannala_brandt": "equidistant"}
 """Name of a distortion model, in small letters -> that of ROS, which has the same coefficients."""
 ROUNDING = 1e-4
 """m, and parts of a quaternion, by which a transform may differ from the first and is the same."""

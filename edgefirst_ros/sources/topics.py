@@ -43,7 +43,8 @@ _PLAIN = re.compile(r"[/\w.~-]+")  # names that YAML reads as text without quote
 def namespace_of(topic: str, schema: str) -> str:
     """Return what distinguishes the topics of one camera from those of another: `front` of `/front/camera/h264`.
 
-    For a topic without a known name it is the path before its last segment, and before one like `image_raw`.
+    For a topic without a known name it is the path before its last segment, and before one like `image_raw`, or `info`
+    of CameraInfo.
     """
     path = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
     name = known_name(topic, schema)
@@ -51,7 +52,8 @@ def namespace_of(topic: str, schema: str) -> str:
         return "/".join(path.split("/")[: -1 - name.count("/")])
     before = path.rpartition("/")[0]
     parent, _, last = before.rpartition("/")
-    return parent if schema in CAMERA_TYPES and last.startswith("image") else before
+    inner = last.startswith("image") if schema in CAMERA_TYPES else schema == CAMERA_INFO and last == "info"
+    return parent if inner else before
 
 
 class Cameras:

@@ -10,9 +10,11 @@ from edgefirst.schemas import sensor_msgs
 from live_system import System
 from PIL import Image
 from same_dataset import assert_same_dataset
+from typer.testing import CliRunner
 from written import rows
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.cli.app import app
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import CameraWait, LiveSource, Settling
@@ -255,6 +257,29 @@ def test_intrinsics_are_those_of_the_pictures(recording, tmp_path, monkeypatch, 
     assert {exif.get_ifd(EXIF).get(FOCAL_35MM) for exif in pictures} == {focal}
     if expected is None and infos and not any("rear" in name for name in infos):
         assert any("is not used for" in note and "the size of its pictures" in note for note in outcome.notes)
+
+
+def test_a_camera_info_belongs_to_the_pictures_of_its_namespace(recording, tmp_path):
+    """RealSense's SDK writes Color_0/image/data and Color_0/info/camera_info, the latter without a frame."""
+    names = {"camera": "/device_0/{}/image/data", "camera/info": "/device_0/{}/info/camera_info"}
+    color, depth = (
+        messages(recording(topics=set(names), **COMMON | {"codec": "jpeg"}, rename={
+            key: name.format(stream) for key, name in names.items()}))
+        for stream in ("Color_0", "Depth_0")
+    )  # fmt: skip
+    found = []
+    for schema, channel, message in together(color, depth):
+        own = info("", 50 if "Color" in channel.topic else 25, SIZE) if channel.topic.endswith("info") else replace
+        found.append((schema, channel, own(message)))
+    path, config, topic = (
+        write(tmp_path / "drive.mcap", found),
+        tmp_path / "rig.yaml",
+        names["camera"].format("Color_0"),
+    )
+    assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
+    for options in ({"reference_topic": topic}, {"config": config}):
+        outcome = convert(path, tmp_path / next(iter(options)), **options)
+        assert Dataset(outcome.paths.container).metadata["camera_info"]["k"][0] == 50
 
 
 def test_a_static_transform_that_changes_keeps_its_first_value_and_the_change_is_said(recording, tmp_path):

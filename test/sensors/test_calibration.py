@@ -83,6 +83,7 @@ def test_an_info_without_a_frame_has_that_of_the_pictures(sent, frame):
         ("radtan", "plumb_bob"),  # Kalibr, and the recordings made with it
         ("PINHOLE", "plumb_bob"),  # MYNT EYE
         ("pinhole", "plumb_bob"),
+        ("Brown Conrady", "plumb_bob"),  # RealSense's SDK
         ("kannala_brandt", "equidistant"),
         ("equidistant", "equidistant"),
         ("ladybug", "ladybug"),
