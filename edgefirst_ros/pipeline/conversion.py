@@ -184,7 +184,8 @@ class Outcome:
             yield from self.groups.text()
         yield ""
         bases = sorted({base["base"] for base in self.time_bases.values()})
-        yield f"time base: {', '.join(bases)}"
+        word = summary.whole.calibration
+        yield f"time base: {', '.join(bases)}{word and f'; calibration: {word}'}"
         if self.seconds:  # else it was already finished
             speed = self.duration / self.seconds
             if self.duration:

@@ -35,7 +35,7 @@ def test_convert_prints_what_became_of_every_topic(run, recording, tmp_path):
     assert "60 samples" in done.stdout
     for topic in ("/camera/h264", "/radar/cube", "/lidar/points", "/gps", "/imu", "/model/output", "/tf_static"):
         assert topic in done.stdout
-    for word in ("p50", "p95", "max", "time base: header", "times real time"):
+    for word in ("p50", "p95", "max", "time base: header; calibration: given", "times real time"):
         assert word in done.stdout
     assert re.search(r"^reading \d+\.\d s, converting \d+\.\d s, completing \d+\.\d s$", done.stdout, re.M)
     assert sorted(p.suffixes[-1] for p in (tmp_path / "out").iterdir()) == [".arrow", ".arrow", ".zip"]
