@@ -19,6 +19,7 @@ from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.messages import KNOWN_TOPICS, full_type, known_name
 from edgefirst_ros.sources.live import USABLE, Arrive, Offers, TopicState, Transport
+from edgefirst_ros.sources.topics import prefer_own
 
 try:
     from rclpy.type_hash import TypeHash
@@ -109,13 +110,8 @@ class RosTransport(Transport):
         found = {name: (name, schema) for name, schema in graph.items() if node.resolve_topic_name(name) == name}
         for device, types in KNOWN_TOPICS.items():
             own = node.resolve_topic_name(device)
-            if graph.get(own) not in types:
-                continue
-            kept = {own, *self._given}
-            found = {n: (t, s) for n, (t, s) in found.items() if t in kept or known_name(n, s) != device}
-            if known_name(own, graph[own]) != device and own not in self._given:
-                found.pop(own, None)
-                found["/" + device] = own, graph[own]
+            if own != f"/{device}" and graph.get(own) in types:  # without a namespace choosing roles prefers it
+                found = prefer_own({own: (own, graph[own])} | found, own, device, self._given)
         return Offers(found, mixed)
 
     def _type(self, name: str, kinds: list[str], expected: tuple[str, ...], mixed: dict[str, str]) -> str | None:

@@ -96,6 +96,32 @@ def _holds(space: str, inner: str) -> bool:
     return bool(space) and inner.startswith(f"{space}/")
 
 
+def prefer_own(
+    found: Mapping[str, tuple[str, str]], own: str, device: str, given: Collection[str | None]
+) -> dict[str, tuple[str, str]]:
+    """Return the topics without those of other hosts that rival the own one, and without the results of such cameras.
+
+    An own topic with an unknown name gets that of the device.
+
+    Args:
+        found: {topic: (name in the system, type)}.
+        own: The topic that is preferred, one of `found`.
+        device: Its name on the device.
+        given: Topics that the settings name, which stay as they are.
+
+    Returns:
+        The others, in the form of `found`.
+    """
+    others = {t: s for t, (_, s) in found.items() if t not in (own, *given)}
+    rivals = [t for t, s in others.items() if known_name(t, s) == device]
+    spaces = {namespace_of(t, others[t]) for t in rivals if device in CAMERA_NAMES}
+    theirs = [t for t, s in others.items() if known_name(t, s) in (INFO, *RESULTS) and namespace_of(t, s) in spaces]
+    kept = {t: one for t, one in found.items() if t not in (*rivals, *theirs)}
+    if own not in given and known_name(own, found[own][1]) != device:
+        kept[f"/{device}"] = kept.pop(own)
+    return kept
+
+
 class Infos(NamedTuple):
     """Topics of CameraInfo of a camera."""
 

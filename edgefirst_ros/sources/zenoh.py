@@ -13,10 +13,10 @@ from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import UsageError, counted
-from edgefirst_ros.messages import KNOWN_TOPICS, known_name
+from edgefirst_ros.messages import KNOWN_TOPICS
 from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.tiles import whole_of
-from edgefirst_ros.sources.topics import CAMERA, CAMERA_NAMES, RESULTS, STATICS, is_glob
+from edgefirst_ros.sources.topics import CAMERA, CAMERA_NAMES, RESULTS, STATICS, is_glob, prefer_own
 from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Gaps, Intake, Lane, sent
 from edgefirst_ros.sources.zenoh_keys import TILE_NAMES, TOKENS, Announced, candidates, plain_name, read_token, topic_of
 from edgefirst_ros.sources.zenoh_session import library
@@ -107,15 +107,11 @@ class ZenohTransport(Transport):
     def _preferred(self, found: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
         """Topics, without those whose part one under the namespace has; that one is named as the device names it."""
         begin = f"/{self._namespace}/"
-        for topic, (key, schema) in list(found.items()):
+        given = (*self._settings.given_topics, *self._settings.references)
+        for topic, (_, schema) in list(found.items()):
             device = topic.removeprefix(begin).removeprefix("rt/")
-            if not topic.startswith(begin) or schema not in KNOWN_TOPICS.get(device, ()):
-                continue
-            given = (*self._settings.given_topics, *self._settings.references)
-            found = {t: (k, s) for t, (k, s) in found.items() if t in (topic, *given) or known_name(t, s) != device}
-            if known_name(topic, schema) != device and topic not in given:
-                del found[topic]
-                found[f"/{device}"] = key, schema
+            if topic in found and topic.startswith(begin) and schema in KNOWN_TOPICS.get(device, ()):
+                found = prefer_own(found, topic, device, given)
         return found
 
     def _expected_names(self, expected: Iterable[str]) -> set[str]:

@@ -294,40 +294,57 @@ def test_a_killed_capture_of_a_rig_is_recovered_with_all_that_was_committed(fron
     assert facts_of(first) == facts_of(offline)
 
 
-def test_topics_of_several_hosts_that_a_rig_names_are_captured_as_they_are_converted(front, tmp_path):
-    """One is the capture's namespace, whose topics come first elsewhere; whose camera the model looks at is told."""
-    hosts = {
-        "/car": ("h264", ("camera", "lidar/points", "model/output")),
-        "/front": ("h264", ("camera", "lidar/points", "model/output", "model/info", "imu")),
-        "/left": ("jpeg", ("camera", "radar/cube", "camera/info", "imu", "gps")),
-    }
+NAMED = {
+    "camera": "/front/camera/h264", "camera.left": {"topic": "/left/camera/jpeg", "info": "/left/camera/info"},
+    "camera.car": "/car/camera/h264",
+    "lidar.points": "/car/lidar/points", "lidar.points.front": "/front/lidar/points",
+    "radar.cube": "/left/radar/cube", "imu": "/left/imu", "gps": "/left/gps",
+    "model": {"topic": "/car/model/output", "info": "/front/model/info"},
+}  # fmt: skip
+"""A rig of topics of several hosts: of the capture's namespace too, whose topics come first elsewhere."""
+
+
+@pytest.mark.parametrize(
+    ("hosts", "chosen", "unused"),
+    [
+        pytest.param(
+            {
+                "/car": ("h264", ("camera", "lidar/points", "model/output")),
+                "/front": ("h264", ("camera", "lidar/points", "model/output", "model/info", "imu")),
+                "/left": ("jpeg", ("camera", "radar/cube", "camera/info", "imu", "gps")),
+            },
+            {"rig": json.dumps(NAMED)},
+            {"/front/model/output", "/front/imu"},
+            id="a rig names them",
+        ),
+        pytest.param(
+            {"/car": ("h264", ("camera", "imu")), "/left": ("h264", ("camera", "camera/info", "model/output"))},
+            {"reference_topic": "/car/camera/h264"},
+            {"/left/camera/h264", "/left/camera/info", "/left/model/output"},
+            id="results of another host's camera",
+        ),
+    ],
+)
+def test_topics_of_several_hosts_are_captured_as_they_are_converted(front, tmp_path, hosts, chosen, unused):
     sent = []
     for host, (codec, topics) in hosts.items():
         small = {"seconds": 1.5, "size": (160, 96), "fps": 10.0, "gop": 5, "cube_shape": (2, 16, 4, 32)}
         made = Recipe(**small, lidar_points=50, codec=codec, topics=topics, seed=len(host), prefix=f"{host}/")
         sent.append(messages(write_recording(tmp_path / f"{host[1:]}.mcap", made).path))
     path = write(tmp_path / "drive.mcap", together(*sent))
-    rig = {
-        "camera": "/front/camera/h264", "camera.left": {"topic": "/left/camera/jpeg", "info": "/left/camera/info"},
-        "camera.car": "/car/camera/h264",
-        "lidar.points": "/car/lidar/points", "lidar.points.front": "/front/lidar/points",
-        "radar.cube": "/left/radar/cube", "imu": "/left/imu", "gps": "/left/gps",
-        "model": {"topic": "/car/model/output", "info": "/front/model/info"},
-    }  # fmt: skip
-    chosen = {"rig": json.dumps(rig), "lookahead": 3.0}
+    chosen = {**chosen, "lookahead": 3.0}
     convert(path, tmp_path / "offline", **chosen)
-    front.begin(path, {"/front/model/output", "/front/imu"}, sequence="drive", **chosen)
+    front.begin(path, unused, sequence="drive", **chosen)
     put, _ = front.publish()
     for before, message in itertools.pairwise([front.messages[0], *front.messages]):
         time.sleep(max(0, message.log_time - before.log_time) / 1e9)
         put(message)
-    count = Counter(message.topic for message in front.messages)
-    of_rig = count.keys() - {"/front/model/output", "/front/imu"}
+    count = Counter(message.topic for message in front.messages if message.topic not in unused)
 
     def heard():
         return {topic.removeprefix("rt"): of["received"] for topic, of in front.status()["topics"].items()}
 
-    until(lambda: heard() == {topic: count[topic] for topic in of_rig}, front.process)
+    until(lambda: heard() == count, front.process)
     assert front.order("stop")["success"]
     assert front.end(signal.SIGTERM) == 0
     assert_same_dataset(front.out, tmp_path / "offline", "drive")

@@ -73,6 +73,15 @@ def test_a_topic_under_the_namespace_of_the_node_has_the_name_of_the_device_alon
     other.destroy_node()
 
 
+def test_without_a_namespace_topics_of_all_hosts_are_offered(node):
+    """Choosing roles prefers the one that names no host, and must know of the others."""
+    other = node.create_publisher(Imu, "/left/imu", 1)
+    while not node.count_publishers("/left/imu"):
+        pass
+    assert RosTransport(node, 10).look({}).topics == {"/imu": IMU, "/left/imu": IMU}
+    node.destroy_publisher(other)
+
+
 def test_the_reliability_of_a_subscription_is_that_of_its_publishers(node):
     transport = RosTransport(node, 10)
     state = TopicState("/imu", "/imu", IMU)
