@@ -179,7 +179,8 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
     except DatasetError as error:
         places = [place for path in paths for place in (os.path.abspath(path), os.fspath(path))]
         below = any(f"{place}/" in str(error) for place in places)  # the folder was the right one
-        known = (instead(path, recordings=recordings) for path in paths)
+        meant = [one for one in paths if len(paths) == 1 or str(error).startswith((f"{one}:", os.path.abspath(one)))]
+        known = (instead(path, recordings=recordings) for path in meant)
         hints = "" if below else "".join(f"\n{hint}" for hint in known if hint)
         if recordings and any(what in str(error) for what in ("no such file", "no dataset here")):
             hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
+from edgefirst_ros.config.load import setting_fields
 from edgefirst_ros.counts import Progress, quiet
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path, hint_recover, is_folder_dataset, locate, unfinished_below
@@ -208,7 +209,7 @@ def report(
     places, failed = _resolve(given)
     with fetched(places) as found:
         wanted, several = wanted_of(found, join=join)
-        refuse_settings(wanted, settings)
+        refuse_settings(wanted, settings, check_time=check_time)
         wanted, several = wanted + [missing(*one) for one in failed], several or bool(failed)
         if several and out is None:
             if len(given) > 1 or not os.path.isdir(given[0]):
@@ -309,14 +310,15 @@ def missing(uri: str, why: str) -> Wanted:
     return Wanted(cast("Path", ObjectPath(uri)), uri, fetch=refuse, why=why)
 
 
-def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:
-    """Raise UsageError for settings of a conversion without a recording."""
+def refuse_settings(wanted: Sequence[Wanted], settings: Settings, *, check_time: bool = False) -> None:
+    """Raise UsageError for settings of a conversion, or the check of times, without a recording."""
     if not wanted or any(one.recording is not None for one in wanted):
         return
-    usual = Settings()
-    for name in Settings.model_fields:
-        if name != "limits" and getattr(settings, name) != getattr(usual, name):
-            raise UsageError(f"{name} is for recordings; {wanted[0].path} is a dataset, which shows all its samples")
+    usual, fields = Settings(), setting_fields(Settings)
+    names = [name for name in Settings.model_fields if getattr(settings, name) != getattr(usual, name)]
+    flags = [fields[name].flag if name in fields else f"--set {name}" for name in names if name != "limits"]
+    for flag in ["--check-time"] * check_time + flags:
+        raise UsageError(f"{flag} is for recordings; {wanted[0].path} is a dataset, which shows all its samples")
 
 
 def _recordings(path: Path) -> list[Wanted]:

@@ -94,9 +94,12 @@ def test_hints(tmp_path):
         with pytest.raises(DatasetError) as caught, explained(Path(place).parent):
             raise DatasetError(f"{place}: exists already")
         assert str(caught.value) == f"{place}: exists already"
-    with pytest.raises(DatasetError) as caught, explained(tmp_path / "c.txt"):
-        raise DatasetError("as it is")
-    assert str(caught.value) == "as it is"
+    for paths in ([tmp_path / "c.txt"], [tmp_path, tmp_path / "c.txt"]):  # of several only the one that is wrong
+        with pytest.raises(DatasetError) as caught, explained(*paths):
+            raise DatasetError("as it is")
+        assert str(caught.value) == "as it is"
+    with pytest.raises(DatasetError, match="with datasets in it"), explained(tmp_path, tmp_path / "c.txt"):
+        raise DatasetError(f"{tmp_path}: no dataset")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,8 @@ def test_settings_of_recordings_are_those_of_a_conversion(parts, tmp_path, run):
         assert facts[key] == dataset[key], key
     assert facts["pictures"]["shown"] == 12
     for wrong, said in (
-        (("out/whole.zip", "-o", "y.html", "--rate", "5"), "rate is for recordings; out/whole.zip is a dataset"),
+        (("out/whole.zip", "-o", "y.html", "--rate", "5"), "--rate is for recordings; out/whole.zip is a dataset"),
+        (("out/whole.zip", "-o", "y.html", "--check-time"), "--check-time is for recordings; out/whole.zip is a data"),
         ((whole, "-o", "y.html", "--set", "split=train=0.8"), "--set split: report does not use this setting"),
         ((whole, "-o", "y.html", "--set", "streams.lidar.tolerance=1"), "streams.lidar.points"),
         (
