@@ -605,7 +605,7 @@ def unused_topics(
         short = "reference_topic" if key == CAMERA else f"{key}_topic"
         if key not in own and short in Settings.model_fields:
             return f"{short}: {quote(topic)}"
-        if key in (CAMERA, *roles.companions):
+        if key == CAMERA or key in own.keys() - streams.ROLES.keys() or roles.companions.get(key) in topics:
             names = filter(None, (namespace_of(topic, schema), topic))
             words = [re.sub("[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
             key = streams.free_key(key, words, taken)

@@ -137,6 +137,16 @@ def test_topics_without_a_part_are_noted_once_and_keys_without_a_topic_are_missi
     assert (roles.missing, len(roles.unused), len(system.log)) == ((), 2, 2)
 
 
+def test_the_hint_for_one_of_several_topics_is_the_key_that_none_has_yet():
+    system = System({CAMERA: VIDEO, "/a/points": CLOUD, "/b/points": CLOUD})
+    roles = expect_topics(choose_topics(system.offers, Settings(), live=True), Settings())
+    source = LiveSource(system, Settings(), roles, lambda *message: None, system)
+    source.refresh(0.0)
+    recorded = choose_topics(system.offers, Settings())
+    assert [of["use"] for of in roles.unused] == [of["use"] for of in recorded.unused]
+    assert roles.unused[0]["use"] == "rig: lidar.points: {topic: /a/points}"
+
+
 @pytest.mark.parametrize(
     "given",
     [
