@@ -40,6 +40,8 @@ def play(
     if ros:
         raise UsageError("--ros-args and --zenoh cannot be combined")
     settings = load_model(PlayerSettings, texts)
+    if settings.clock:
+        raise UsageError("--clock and --zenoh cannot be combined: only ROS 2 has /clock")
     from edgefirst_ros.nodes.zenoh import play as run
 
     raise typer.Exit(run(settings, endpoint))

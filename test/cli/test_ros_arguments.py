@@ -95,6 +95,7 @@ def test_help_of_replay_lists_what_it_accepts(call):
         (["play", "a", "--zenoh", "peer", "--rate", "0"], "--rate: expected a number at least 0.01, at most 100, got"),
         (["play", "a", "--zenoh", "peer", "--ros-args"], "--ros-args and --zenoh cannot be combined"),
         (["play", "--zenoh", "peer"], "recording is not set"),
+        (["play", "a", "--zenoh", "peer", "--clock"], "--clock and --zenoh cannot be combined"),
         (["play", "s3://b/x.mcap"], "s3://b/x.mcap: play does not read from a bucket; fetch the file"),
         (["replay", "gs://b/x.mcap"], "gs://b/x.mcap: replay does not read from a bucket; fetch the file"),
     ],
