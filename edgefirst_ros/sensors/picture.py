@@ -38,10 +38,13 @@ SCAN, MOST_SCANNED = b"\xff\xda", 1 << 31
 RAW_FORMATS = {
     "rgb8": ("rgb24", 3), "bgr8": ("bgr24", 3), "rgba8": ("rgba", 4), "bgra8": ("bgra", 4), "mono8": ("gray", 1),
     "8UC1": ("gray", 1), "8UC3": ("bgr24", 3), "yuv422": ("uyvy422", 2), "uyvy": ("uyvy422", 2),
-    "yuv422_yuy2": ("yuyv422", 2), "yuyv": ("yuyv422", 2), "nv12": ("nv12", 1),
+    "yuv422_yuy2": ("yuyv422", 2), "yuyv": ("yuyv422", 2), "nv12": ("nv12", 1), "nv21": ("nv21", 1),
+    "8UC4": ("bgra", 4),
     **{name: (name, 1) for name in ("bayer_rggb8", "bayer_bggr8", "bayer_gbrg8", "bayer_grbg8")},
 }  # fmt: skip
 """Encoding of a sensor_msgs/Image -> (libav pixel format, bytes a pixel in the first plane)."""
+HALVED = ("nv12", "nv21")
+"""Formats whose chroma is interleaved, below the luma, of half the height."""
 BAYER = re.compile(r"(bayer_\w{4})(8|16)")
 """An encoding of pixels below a Bayer filter."""
 BICUBIC, AREA, FULL_CHROMA, ACCURATE = 4, 0x20, 0x2000, 0x40000
@@ -179,7 +182,7 @@ class PictureEncoder:
         much and errs by up to 4 steps. Of an odd size the luma has a column or line more.
         """
         matrix, value_range = colours = source_colours(frame)
-        if frame.format.name == "nv12":  # of V4L2 decoders: the same values, but the chroma interleaved
+        if frame.format.name in HALVED:  # of V4L2 decoders: the same values, but the chroma interleaved
             frame = self._own_reformatter().reformat(frame, format="yuv420p")
         kind = frame.format.name
         if colours == ("ITU601", JPEG_RANGE) and kind in ("yuv420p", "yuvj420p"):
@@ -318,9 +321,9 @@ def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int, 
     if encoding not in RAW_FORMATS:
         raise MessageError(CANNOT_BE_STORED, f"image encoding {encoding!r}; expected one of {', '.join(RAW_FORMATS)}")
     form, pixel = RAW_FORMATS[encoding]
-    rows = height * 3 // 2 if form == "nv12" else height
+    rows = height * 3 // 2 if form in HALVED else height
     data = message.data
-    squares = form == "nv12" or form.startswith("bayer")  # of two by two pixels
+    squares = form in HALVED or form.startswith("bayer")  # of two by two pixels
     odd = (width % 2 and (squares or form in ("uyvy422", "yuyv422"))) or (height % 2 and squares)
     if not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE or odd:
         raise MessageError(CANNOT_BE_STORED, f"{encoding} image of {width} x {height} pixels")

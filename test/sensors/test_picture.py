@@ -261,7 +261,7 @@ RAW = {
     "bgra8": (4, cv2.COLOR_BGRA2RGB), "8UC3": (3, cv2.COLOR_BGR2RGB), "mono8": (1, cv2.COLOR_GRAY2RGB),
     "8UC1": (1, cv2.COLOR_GRAY2RGB), "yuv422": (2, cv2.COLOR_YUV2RGB_UYVY), "uyvy": (2, cv2.COLOR_YUV2RGB_UYVY),
     "yuv422_yuy2": (2, cv2.COLOR_YUV2RGB_YUY2), "yuyv": (2, cv2.COLOR_YUV2RGB_YUY2),
-    "nv12": (1, cv2.COLOR_YUV2RGB_NV12),
+    "nv12": (1, cv2.COLOR_YUV2RGB_NV12), "nv21": (1, cv2.COLOR_YUV2RGB_NV21), "8UC4": (4, cv2.COLOR_BGRA2RGB),
 }  # fmt: skip
 
 
@@ -270,12 +270,13 @@ RAW = {
 @pytest.mark.parametrize("size", [(320, 180), (66, 34)])
 def test_raw_images_as_opencv_reads_them(encoding, padding, size):
     width, height = size
-    channels, code = RAW[encoding]
+    (channels, code), half = RAW[encoding], encoding in ("nv12", "nv21")
     rgb = scene(width, height).astype(np.uint8)
-    if channels == 2 or encoding == "nv12":
+    if channels == 2 or half:
         yuv = np.rint(encoded(rgb.astype(np.float64), "bt601", False)).astype(np.uint8)
-        chroma = [cv2.resize(yuv[..., n], (width // 2, height // (2 if encoding == "nv12" else 1))) for n in (1, 2)]
-        if encoding == "nv12":
+        chroma = [cv2.resize(yuv[..., n], (width // 2, height // (2 if half else 1))) for n in (1, 2)]
+        if half:
+            chroma = chroma[::-1] if encoding == "nv21" else chroma
             array = np.concatenate([yuv[..., 0], np.stack(chroma, -1).reshape(height // 2, width)])
         else:
             array = np.empty((height, width, 2), np.uint8)
@@ -290,8 +291,8 @@ def test_raw_images_as_opencv_reads_them(encoding, padding, size):
     frame = raw_frame(message(encoding, array, width, height, padding))
     assert (frame.width, frame.height) == size
     png, jpeg = (pixels(PictureEncoder(form, 95).encode(frame)) for form in ("png", "jpeg"))
-    if channels == 2 or encoding == "nv12":
-        assert psnr(png, expected) >= (36 if encoding == "nv12" else 40)  # OpenCV repeats the chroma of NV12
+    if channels == 2 or half:
+        assert psnr(png, expected) >= (36 if half else 40)  # OpenCV repeats the chroma of these
     else:
         assert np.array_equal(png, expected)
     assert psnr(jpeg, expected) >= 36
