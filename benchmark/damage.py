@@ -22,7 +22,7 @@ import av
 import numpy as np
 
 from edgefirst_ros.messages import decode
-from edgefirst_ros.sensors.pictures import codec_of
+from edgefirst_ros.sensors.pictures import find_codec
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sensors.video.decoder import BEYOND, HARMFUL, HARMLESS
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
@@ -122,7 +122,7 @@ def recorded(path):
     for message in recording.walk():
         if message.schema == VIDEO:
             content = decode(message)
-            units = found.setdefault(f"{path.stem[:16]} {message.topic}", (codec_of(content.format), []))[1]
+            units = found.setdefault(f"{path.stem[:16]} {message.topic}", (find_codec(content.format), []))[1]
             if len(units) < LONGEST:
                 units.append(content.data.tobytes())
     return found

@@ -54,7 +54,7 @@ class Workers:
                 break
         self._place(task, worker)
 
-    def completed(self, timeout):
+    def collect_completed(self, timeout):
         until, found = self.now + timeout, []
         while self._events and self._events[0][0] <= until and not found:
             self.now, _, worker, task, fate = heapq.heappop(self._events)

@@ -79,17 +79,17 @@ def catalogues(options, folder):
         print(f"{what}: {time.monotonic() - began:.2f} s; peak {megabytes():.0f} MB", flush=True)
         return time.monotonic() - began, found
 
-    _, made = timed("all states read", lambda: catalogue.current(layout))
+    _, made = timed("all states read", lambda: catalogue.update_catalogue(layout))
     assert len(made) == options.recordings
     timed("table written", lambda: catalogue.write_catalogue(layout, made))
     for n in range(0, options.recordings, 1000):
         path = layout.state("s", f"s3://drives/2026/{n % 365}/drive{n}.mcap").path
         path.write_bytes(path.read_bytes().replace(b'"ok"', b'"loss"'))
-    _, again = timed("one in a thousand changed, read", lambda: catalogue.current(layout))
+    _, again = timed("one in a thousand changed, read", lambda: catalogue.update_catalogue(layout))
     assert len(again) == options.recordings
     assert again.changed
     timed("table written", lambda: catalogue.write_catalogue(layout, again))
-    _, same = timed("nothing changed, states listed", lambda: catalogue.current(layout))
+    _, same = timed("nothing changed, states listed", lambda: catalogue.update_catalogue(layout))
     assert not same.changed
     where = "label_car > 3 AND samples > 500 AND latitude < 0.05"
     asked, found = timed("table asked", lambda: same.choose(where, "name", "container"))
@@ -124,7 +124,7 @@ def _repeated(rows, number):
     many = pl.concat([table] * -(-number // len(table))).head(number)
     named = {"source": own.cast(pl.String), "name": "drive" + own.cast(pl.String), "etag": own.hash().cast(pl.String)}
     digests = {"state": own.hash(1).cast(pl.String), "state_etag": own.hash(2).cast(pl.String)}
-    return catalogue._packed(many.with_columns(**named, **digests, size=own).lazy())
+    return catalogue._pack_table(many.with_columns(**named, **digests, size=own).lazy())
 
 
 def kill(options, folder):

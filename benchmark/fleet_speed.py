@@ -13,7 +13,7 @@ from statistics import median
 from edgefirst_ros.config import Settings
 from edgefirst_ros.fleet import converting, work
 from edgefirst_ros.fleet.converting import Conversion
-from edgefirst_ros.fleet.dask_engine import dask_engine
+from edgefirst_ros.fleet.dask_engine import open_dask
 from edgefirst_ros.fleet.engine import Driver, Task
 from edgefirst_ros.synthetic import Recipe, write_recording
 
@@ -99,7 +99,7 @@ class Run:
     def __init__(self, drives, folder, settings, workers):
         notes, whole = folder / "notes", Conversion([str(drives)], str(folder / "sets"), settings)
         converting.work = Noting(str(notes))
-        with dask_engine(None, workers) as engine:
+        with open_dask(None, workers) as engine:
             self._warm(engine, drives, folder, settings, workers, notes)
             began, own, machine = time.monotonic(), processor_seconds(), machine_seconds()
             self.verdicts = whole.run(engine, lambda tally: None).verdicts
@@ -126,7 +126,7 @@ def overhead(options, folder):
     speed of a machine that others use differs from one minute to the next.
     """
     peaks = []
-    with dask_engine(None, 1) as engine:
+    with open_dask(None, 1) as engine:
         tasks = (Task(nothing, {"n": n}, 1) for n in range(options.recordings))
         began, worked = time.monotonic(), processor_seconds()
         for number, _ in enumerate(Driver(engine).run(tasks), 1):

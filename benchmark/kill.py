@@ -35,7 +35,7 @@ import pyarrow as pa
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+from edgefirst_ros.synthetic import START, Recipe, make_recording_name, write_recording
 
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
 COMMAND = (sys.executable, "-m", "edgefirst_ros")
@@ -367,7 +367,7 @@ def main():
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
-        recording = folder / recording_name("maivin-kill", START)
+        recording = folder / make_recording_name("maivin-kill", START)
         write_recording(recording, Recipe(seconds=options.seconds, **RECIPE))
         reference = Reference(recording, folder / "whole")
         kill = {"convert": kill_conversions, "capture": kill_captures}[options.what]

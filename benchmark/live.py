@@ -27,10 +27,10 @@ from pathlib import Path
 import polars as pl
 
 from edgefirst_ros.dataset.tables.rowlog import LoggedRows
-from edgefirst_ros.messages import header_stamp
+from edgefirst_ros.messages import read_header_stamp
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import MASK, VIDEO
-from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+from edgefirst_ros.synthetic import START, Recipe, make_recording_name, write_recording
 
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
 UNHEARD = {"/radar/info", "/radar/clusters", "/model/boxes2d"}
@@ -100,18 +100,18 @@ class Zenoh:
     def __init__(self, channels):
         import zenoh
 
-        from edgefirst_ros.nodes.zenoh import device_key, publisher_of
-        from edgefirst_ros.sources.zenoh_session import session
+        from edgefirst_ros.nodes.zenoh import make_device_key, make_publisher
+        from edgefirst_ros.sources.zenoh_session import open_session
 
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             self.endpoint = f"tcp/127.0.0.1:{listening.getsockname()[1]}"
         self._router = subprocess.Popen([sys.executable, "-c", ROUTER, self.endpoint], stdin=subprocess.PIPE)
         zenoh.init_log_from_env_or("error")
-        self._way = session(self.endpoint)
+        self._way = open_session(self.endpoint)
         self._bus = self._way.__enter__()
-        self._publishers = {topic: publisher_of(self._bus, topic, schema) for topic, schema in channels.items()}
-        self._key = device_key
+        self._publishers = {topic: make_publisher(self._bus, topic, schema) for topic, schema in channels.items()}
+        self._key = make_device_key
         self.published = Counter()
 
     def capture(self, settings):
@@ -139,7 +139,7 @@ BUSES = {"ros": Ros, "zenoh": Zenoh}
 
 def shifted(message, by):
     """A message with its header's stamp later by `by` seconds."""
-    if not by or message.schema == MASK or header_stamp(message) is None:
+    if not by or message.schema == MASK or read_header_stamp(message) is None:
         return message
     seconds = struct.unpack_from("<i", message.data, 4)[0]
     return message._replace(data=message.data[:4] + struct.pack("<i", seconds + by) + message.data[8:])
@@ -161,7 +161,7 @@ def play(bus, recording, rate, repeat, published):
             whole = shifted(message, turn * round(recording_length(recording)))
             bus.publish(whole)
             if message.schema == VIDEO:
-                published[header_stamp(whole)] = time.monotonic()
+                published[read_header_stamp(whole)] = time.monotonic()
 
 
 def recording_length(recording):
@@ -249,7 +249,7 @@ def main():
     parser.add_argument("--bus", action="append", choices=[*BUSES])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        path = options.recording or Path(temporary) / recording_name("maivin-live", START)
+        path = options.recording or Path(temporary) / make_recording_name("maivin-live", START)
         if options.recording is None:
             recipe = Recipe(
                 seconds=20,

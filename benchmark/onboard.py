@@ -49,7 +49,7 @@ from object_server import S3, Line
 from edgefirst_ros import convert
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+from edgefirst_ros.synthetic import START, Recipe, make_recording_name, write_recording
 
 ENDS = (".zip", ".arrow", ".frames.arrow")
 GROWTH = 1.15
@@ -165,7 +165,7 @@ def digest_of(body):
 
 def drive(options, patch, temporary):
     """Capture, and count."""
-    path = temporary / recording_name("maivin-live", START)
+    path = temporary / make_recording_name("maivin-live", START)
     recipe = Recipe(seconds=20, size=tuple(options.size), cube_shape=(2, 64, 4, 64), lidar_points=4_000, noise=1.0)
     write_recording(path, recipe)
     recording = McapRecording(path)
@@ -286,7 +286,7 @@ def cuts(options, patch, temporary):
 def killed(options, server, line, temporary):
     """Kill, look, and go on."""
     random.seed(options.seed)
-    source = temporary / recording_name("maivin-cut", START)
+    source = temporary / make_recording_name("maivin-cut", START)
     write_recording(source, Recipe(seconds=2, size=(320, 180)))
     bad = sent = 0
     for number in range(options.rounds):
@@ -388,7 +388,7 @@ class Health:
 
 
 def status(options, patch, temporary):
-    path, bus = temporary / recording_name("maivin-live", START), Zenoh({})
+    path, bus = temporary / make_recording_name("maivin-live", START), Zenoh({})
     write_recording(path, Recipe(seconds=4, size=(320, 180), gop=15, topics=("camera", "gps")))
     patch.setenv("ROS_DOMAIN_ID", str(random.randrange(1, 100)))
     patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")

@@ -20,7 +20,7 @@ import threading
 from pathlib import Path
 
 from edgefirst_ros import convert
-from edgefirst_ros.synthetic import Recipe, recording_name, write_recording
+from edgefirst_ros.synthetic import Recipe, make_recording_name, write_recording
 
 DRIVE = {"seconds": 2, "size": (320, 192), "cube_shape": (2, 64, 4, 128), "lidar_points": 500}
 
@@ -69,7 +69,7 @@ def main():
         recording = options.recording
         if recording is None:
             recipe = Recipe(**DRIVE)
-            recording = Path(folder) / recording_name(recipe.host, 0)
+            recording = Path(folder) / make_recording_name(recipe.host, 0)
             write_recording(recording, recipe)
         seen = collections.defaultdict(collections.Counter)
         numbers = itertools.islice(itertools.cycle(options.jobs), options.times)

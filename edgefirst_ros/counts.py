@@ -64,7 +64,7 @@ def lacks(sensor: str) -> str:
     return f"lacks {sensor}"
 
 
-def encoded_as(encoding: str) -> str:
+def name_encoding(encoding: str) -> str:
     """Return the reason for messages that are not in CDR."""
     return f"unknown encoding ({encoding or 'none'})"
 
@@ -183,5 +183,5 @@ UNITS: Mapping[str, str] = {
 """First word of a step -> unit of its count."""
 
 
-def quiet(what: str, done: int, of: int) -> None:
+def ignore_progress(what: str, done: int, of: int) -> None:
     """Ignore progress."""

@@ -36,7 +36,7 @@ def describe_any(error: BaseException) -> str:
     """Return the message of an error raised on purpose; one line for an OSError of the system, or a bug."""
     if isinstance(error, EdgeFirstError):
         return str(error)
-    text = text_of(error)
+    text = quote_error(error)
     if is_out_of_memory(error):
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
     if isinstance(error, OSError):  # the fault of a disk or a folder, not of the program
@@ -47,7 +47,7 @@ def describe_any(error: BaseException) -> str:
     return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb shows where"
 
 
-def text_of(error: BaseException) -> str:
+def quote_error(error: BaseException) -> str:
     """Return the message of a library as one line, without the addresses of its objects: they differ with every run."""
     return _ADDRESS.sub("", " ".join(str(error).split()))
 
@@ -61,16 +61,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
-def printable(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return text with control characters and direction marks escaped: foreign names may contain anything."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return text as it is printed, with line ends escaped: a name must not begin a line of its own."""
-    return printable(text).replace("\n", "\\n")
+    return escape_text(text).replace("\n", "\\n")
 
 
 def show_path(path: str | os.PathLike[str]) -> str:
@@ -83,24 +83,24 @@ Text: TypeAlias = "Iterable[str | tuple[Sequence[str], Sequence[Sequence[str]]]]
 """Outcome for people: lines, and tables as (head, rows)."""
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun: `1 sample`, `2 samples`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def size_of(number: float) -> str:
+def format_size(number: float) -> str:
     """Return a number of bytes in words: `12.3 kB`, `1.2 MB`, `3.45 GB`."""
     unit, power, digits = ("GB", 9, 2) if number >= 1e9 else ("MB", 6, 1) if number >= 1e5 else ("kB", 3, 1)
     return f"{number / 10**power:.{digits}f} {unit}"
 
 
-def listed(names: Iterable[object], most: int) -> str:
+def join_names(names: Iterable[object], most: int) -> str:
     """Return names as one text, `a, b`; of those after the first `most` only the number."""
     every = list(map(str, names))
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
-def nearest_first(name: str, known: Iterable[str]) -> str:
+def sort_nearest(name: str, known: Iterable[str]) -> str:
     """Return known names as one text, those most like `name` first, of numbers the nearest; `none` without any."""
     from difflib import SequenceMatcher
 
@@ -110,7 +110,7 @@ def nearest_first(name: str, known: Iterable[str]) -> str:
         return -SequenceMatcher(None, name.casefold(), one.casefold()).ratio(), one
 
     near = sorted(known, key=distance)
-    return listed([one[:LONGEST] for one in near], LISTED) or "none"
+    return join_names([one[:LONGEST] for one in near], LISTED) or "none"
 
 
 def without_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
@@ -120,7 +120,7 @@ def without_attribute(owner: object, name: str, instead: Mapping[str, str]) -> A
     return AttributeError(text, name=name, obj=owner)
 
 
-def names_beside(missing: Path) -> str:
+def list_beside(missing: Path) -> str:
     """Return `; beside it: ...`: names that begin like that of a missing path, else like it; or an empty text."""
     from difflib import get_close_matches
 
@@ -140,7 +140,7 @@ class UsageError(EdgeFirstError):
     exit_code = 2
 
 
-def path_text(path: str | os.PathLike[str]) -> str:
+def require_path(path: str | os.PathLike[str]) -> str:
     """Return a path as text. Raises UsageError for any other object, such as samples, and an empty text."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"expected a Dataset, a recording or a path, got {type(path).__name__}")
@@ -190,7 +190,7 @@ class MessageError(EdgeFirstError):
         self.reason = reason
 
 
-def missing_extra(purpose: str, extra: str, found: object) -> str:
+def describe_extra(purpose: str, extra: str, found: object) -> str:
     """Return in words that `purpose` needs a library of an extra, and the commands that install it.
 
     `purpose`: a command or file, such as `report`; `found`: the ImportError, or the name of the library.
@@ -208,7 +208,7 @@ def need(purpose: str, extra: str, *libraries: str) -> None:
 
     for name in libraries:
         if find_spec(name) is None:
-            raise EdgeFirstError(missing_extra(purpose, extra, name))
+            raise EdgeFirstError(describe_extra(purpose, extra, name))
 
 
 def describe_error(error: Exception) -> str:

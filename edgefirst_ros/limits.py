@@ -63,12 +63,12 @@ DEFAULT_LIMITS = Limits()
 
 
 # ---- processors --------------------------------------------------------------------------------
-def workers(jobs: int) -> int:
+def count_workers(jobs: int) -> int:
     """Return the number of threads that decode, and that encode; `jobs` 0: the number of processors."""
-    return jobs or processors()
+    return jobs or count_processors()
 
 
-def processors(root: Path = Path("/")) -> int:
+def count_processors(root: Path = Path("/")) -> int:
     """Return the number of threads that can run at once, at least 1.
 
     As many as the process has processors by its affinity, or fewer by the CPU quota of its control groups (v1 and v2,
@@ -76,13 +76,13 @@ def processors(root: Path = Path("/")) -> int:
     `root` is the folder that has proc/ and sys/. Source: Linux, Documentation/admin-guide/cgroup-v2.rst, "cpu.max";
     Documentation/scheduler/sched-bwc.rst.
     """
-    quotas = [-(-quota // period) for quota, period in _cpu_quotas(root)]
+    quotas = [-(-quota // period) for quota, period in _find_quotas(root)]
     return max(1, min([len(os.sched_getaffinity(0)), *quotas]))
 
 
-def _cpu_quotas(root: Path) -> Iterator[tuple[int, int]]:
+def _find_quotas(root: Path) -> Iterator[tuple[int, int]]:
     """Quota and period, both in us, of each control group of this process that has them."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in _read_text(root / "proc/self/cgroup").splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
         if controllers and "cpu" not in controllers.split(","):
             continue
@@ -90,12 +90,12 @@ def _cpu_quotas(root: Path) -> Iterator[tuple[int, int]]:
         group = PurePosixPath(path.lstrip("/"))  # in a container it may be that of the host: only "." exists then
         for mount in (controllers, "cpu") if controllers else ("", "unified"):
             for folder in (group, *group.parents):
-                match " ".join(_text(root / "sys/fs/cgroup" / mount / folder / name) for name in names).split():
+                match " ".join(_read_text(root / "sys/fs/cgroup" / mount / folder / name) for name in names).split():
                     case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
                         yield int(quota), int(period)  # no quota: "max", -1
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Content of a small file; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
@@ -159,7 +159,7 @@ class Budget:
             most, because = limits.unpacked_bytes, SETTABLE.format("limits.unpacked_bytes")
         return cls(source, most, because)
 
-    def take(self, *, rows: int = 0, values: int = 0, unpacked: int = 0) -> None:
+    def spend(self, *, rows: int = 0, values: int = 0, unpacked: int = 0) -> None:
         """Count rows, values in all columns and bytes. Raises TooLargeError where they become too many."""
         if min(rows, values, unpacked) < 0:
             raise DatasetError(f"{self._path}: a size below 0 is stated in it: it is broken")

@@ -30,7 +30,7 @@ from edgefirst_ros.streams import (
     VIDEO,
 )
 
-KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.topics()}
+KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.list_topics()}
 """Topics of the device, without slash, `rt/` or host name, and the types they may have."""
 
 FORMER = {f"detect/{part}": f"model/{part}" for part in ("boxes2d", "info", "mask", "mask_compressed")}
@@ -62,12 +62,12 @@ class Message(NamedTuple):
     """Number of its file in the recording; sequence numbers of different files are not compared."""
 
 
-def full_type(name: str) -> str:
+def expand_type(name: str) -> str:
     """Return the long form of a type's name: `pkg/Type` and `pkg/msg/Type` are the same type."""
     return SHORT_TYPE.sub(r"\1/msg/\2", name)
 
 
-def known_name(topic: str, schema: str) -> str | None:
+def find_known_name(topic: str, schema: str) -> str | None:
     """Return the device's name for a topic (`camera/h264`), or None where name and type do not fit.
 
     A leading slash, a leading `rt/` and one unknown first segment (the host) are stripped; of a TFMessage all are.
@@ -83,14 +83,14 @@ _STAMPS = struct.Struct(">iI"), struct.Struct("<iI")
 _WITHOUT_HEADER = frozenset({MASK, TF_MESSAGE})
 
 
-def header_stamp(message: Message) -> int | None:
+def read_header_stamp(message: Message) -> int | None:
     """Return the stamp in ns at the head of a message (std_msgs/Header, or CompressedVideo's own), or None."""
     return None if message.schema in _WITHOUT_HEADER else _stamp_at(message.data, _HEAD)
 
 
-def first_stamp(message: Message) -> int | None:
+def read_first_stamp(message: Message) -> int | None:
     """Return the stamp in ns at the head of a message, of transforms that of the first one, or None."""
-    return _stamp_at(message.data, _HEAD + 4) if message.schema == TF_MESSAGE else header_stamp(message)
+    return _stamp_at(message.data, _HEAD + 4) if message.schema == TF_MESSAGE else read_header_stamp(message)
 
 
 def _stamp_at(data: bytes, at: int) -> int | None:
@@ -149,23 +149,23 @@ class Transforms(NamedTuple):
         (found,) = _Fields(data).read(CDR_FIELDS[TF_MESSAGE])
         return cls(
             [
-                _transform(seconds * 1_000_000_000 + nanoseconds, parent, child, (x, y, z), (qx, qy, qz, qw))
+                _make_transform(seconds * 1_000_000_000 + nanoseconds, parent, child, (x, y, z), (qx, qy, qz, qw))
                 for seconds, nanoseconds, parent, child, x, y, z, qx, qy, qz, qw in found
             ]
         )
 
 
-def transforms_of(schema: str, content: Any) -> list[FrameTransform]:
+def list_transforms(schema: str, content: Any) -> list[FrameTransform]:
     """Return the transforms of a decoded message of type TRANSFORM or TF_MESSAGE."""
     if schema == TF_MESSAGE:
         return list(content.transforms)
     moved, turned = content.transform.translation, content.transform.rotation
     stamp = content.stamp.sec * 1_000_000_000 + content.stamp.nanosec
     place, turn = (moved.x, moved.y, moved.z), (turned.x, turned.y, turned.z, turned.w)
-    return [_transform(stamp, content.frame_id, content.child_frame_id, place, turn)]
+    return [_make_transform(stamp, content.frame_id, content.child_frame_id, place, turn)]
 
 
-def _transform(stamp: int, parent: str, child: str, *way: Any) -> FrameTransform:
+def _make_transform(stamp: int, parent: str, child: str, *way: Any) -> FrameTransform:
     return FrameTransform(stamp, parent.removeprefix("/"), child.removeprefix("/"), *way)
 
 
@@ -206,7 +206,7 @@ OWN = {FFMPEG: FfmpegPacket, TF_MESSAGE: Transforms, CUBES: Cubes}
 
 
 @functools.cache
-def _codec(schema: str) -> Any:
+def _find_codec(schema: str) -> Any:
     """Return the class that reads a type: the vendor codec's, or our own; None if only its text describes it."""
     if schema in OWN:
         return OWN[schema]
@@ -220,7 +220,7 @@ def _codec(schema: str) -> Any:
 
 
 @functools.cache
-def _foreign_decoder(schema: str, definition: bytes) -> Any:
+def _make_decoder(schema: str, definition: bytes) -> Any:
     """Return a decoder of mcap-ros2-support for a type missing from the vendor's codec, made from its text, or None."""
     if not definition.strip() or len(definition) > LONGEST_DEFINITION:
         return None
@@ -242,7 +242,7 @@ def join_tiles(stamp: int, tiles: Sequence[bytes | None]) -> bytes:
     return b"".join(parts)
 
 
-def _tiles(message: Message) -> list[Any]:
+def _decode_tiles(message: Message) -> list[Any]:
     """Return the decoded messages of all tiles of one; raises MessageError where one is missing or undecodable."""
     found, at = [], _HEAD + 8
     for name in TILES:
@@ -262,13 +262,13 @@ def decode(message: Message) -> Any:
     Raises MessageError(UNDECODABLE) when it ends early or is not such a message.
     """
     if message.schema == TILED:
-        return _tiles(message)
-    codec = _codec(message.schema)
+        return _decode_tiles(message)
+    codec = _find_codec(message.schema)
     try:
         if codec is not None:
             data = message.data + NOT_BOXED if message.schema == MASK else message.data
-            return codec.from_cdr(little_endian(message.schema, data) if data.startswith(BIG_ENDIAN) else data)
-        decoder = _foreign_decoder(message.schema, message.definition)
+            return codec.from_cdr(make_little_endian(message.schema, data) if data.startswith(BIG_ENDIAN) else data)
+        decoder = _make_decoder(message.schema, message.definition)
         if decoder is None:
             raise ValueError("no decoder for this type, and its text does not define one")
         return decoder(_Whole(message.data))
@@ -315,7 +315,7 @@ CDR_FIELDS: dict[str, tuple[Any, ...]] = {
 """The fields of each type the codec reads, up to the last one that is not a byte."""
 
 
-def little_endian(schema: str, data: bytes) -> bytes:
+def make_little_endian(schema: str, data: bytes) -> bytes:
     """Return the message with the lowest byte of its numbers first.
 
     Raises ValueError when it ends early, has a text without an end, or its type is not known.

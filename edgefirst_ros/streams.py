@@ -110,7 +110,7 @@ class Sensor(NamedTuple):
         return self.topics[0]
 
 
-def _one(name: str, schema: str) -> tuple[Topic, ...]:
+def _make(name: str, schema: str) -> tuple[Topic, ...]:
     return (Topic(name, (schema,), aligned=True),)
 
 
@@ -132,17 +132,17 @@ CAMERA = Sensor(
 # fmt: off
 SENSORS: tuple[Sensor, ...] = (
     CAMERA,
-    Sensor("radar.cube", _one("radar/cube", CUBE), ("radar.png",), "radar.cube", "cube", "radar_cube",
+    Sensor("radar.cube", _make("radar/cube", CUBE), ("radar.png",), "radar.cube", "cube", "radar_cube",
            alias="cube"),
-    Sensor("radar.targets", _one("radar/targets", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_targets",
+    Sensor("radar.targets", _make("radar/targets", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_targets",
            alias="radar", setting=("radar_points", "targets")),
-    Sensor("radar.clusters", _one("radar/clusters", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_clusters",
+    Sensor("radar.clusters", _make("radar/clusters", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_clusters",
            alias="radar", setting=("radar_points", "clusters"), default=False),
-    Sensor("lidar.points", _one("lidar/points", CLOUD), ("lidar.pcd",), "lidar.pcd", "cloud", "lidar_points",
+    Sensor("lidar.points", _make("lidar/points", CLOUD), ("lidar.pcd",), "lidar.pcd", "cloud", "lidar_points",
            alias="lidar"),
-    Sensor("lidar.depth", _one("lidar/depth", IMAGE), ("lidar.png",), "lidar.depth", "picture",
+    Sensor("lidar.depth", _make("lidar/depth", IMAGE), ("lidar.png",), "lidar.depth", "picture",
            setting=("lidar_images", True), default=False),
-    Sensor("lidar.reflect", _one("lidar/reflect", IMAGE), ("lidar.jpeg",), "lidar.reflectivity", "picture",
+    Sensor("lidar.reflect", _make("lidar/reflect", IMAGE), ("lidar.jpeg",), "lidar.reflectivity", "picture",
            setting=("lidar_images", True), default=False),
     Sensor("depth", (), ("depth.png",), "depth", "picture"),
 )
@@ -183,12 +183,12 @@ CAMERA_TYPES = CAMERA.types
 """Types a camera may have; where no topic has a known name, the first type present is used."""
 
 
-def topics() -> tuple[Topic, ...]:
+def list_topics() -> tuple[Topic, ...]:
     """Return all topics of the device."""
     return (*(topic for sensor in SENSORS for topic in sensor.topics), *OTHERS)
 
 
-def companions() -> tuple[Sensor, ...]:
+def list_companions() -> tuple[Sensor, ...]:
     """Return the sensors whose messages join the samples of a reference topic."""
     return tuple(sensor for sensor in SENSORS if sensor.topics and sensor.form != "camera")
 
@@ -225,7 +225,7 @@ def is_key(key: str) -> bool:
     return key in _BY_KEY or _KEY.fullmatch(key) is not None
 
 
-def free_key(key: str, names: Sequence[str], taken: set[str], first: int = 2) -> str:
+def make_free_key(key: str, names: Sequence[str], taken: set[str], first: int = 2) -> str:
     """Return the key of a further instance, and add it to `taken`.
 
     It has the first of its `names` that is free, else the last with a number from `first` on.
@@ -238,7 +238,7 @@ def free_key(key: str, names: Sequence[str], taken: set[str], first: int = 2) ->
 
 
 @functools.lru_cache(KNOWN)
-def of_key(key: str) -> Sensor:
+def find_by_key(key: str) -> Sensor:
     """Return the sensor of a key (`radar.cube`, `lidar.points.rear`); raises KeyError for an unknown one."""
     match = _KEY.fullmatch(key)
     if key in _BY_KEY or match is None:
@@ -247,7 +247,7 @@ def of_key(key: str) -> Sensor:
 
 
 @functools.lru_cache(KNOWN)
-def of_column(column: str) -> Sensor:
+def find_by_column(column: str) -> Sensor:
     """Return the sensor of columns of the frames table (`radar_cube`); raises KeyError for an unknown one."""
     match = _COLUMN.fullmatch(column)
     if column in _BY_COLUMN or match is None:
@@ -256,7 +256,7 @@ def of_column(column: str) -> Sensor:
 
 
 @functools.lru_cache(KNOWN)
-def of_kind(kind: str) -> Sensor:
+def find_by_kind(kind: str) -> Sensor:
     """Return the first sensor that has members of a kind (`radar.pcd`); raises KeyError for an unknown one."""
     match = _KIND.fullmatch(kind)
     if match is None:
@@ -267,13 +267,13 @@ def of_kind(kind: str) -> Sensor:
     return _make_instance(sensor, match["instance"])
 
 
-def of_columns(names: Iterable[str]) -> tuple[Sensor, ...]:
+def find_by_columns(names: Iterable[str]) -> tuple[Sensor, ...]:
     """Return the sensors that have a stamp or a skew among the columns of a frames table, in the order of members."""
     found = set()
     for name in names:
         base, _, what = name.rpartition("_")
         if what in ("timestamp", "skew") and (base in _BY_COLUMN or _COLUMN.fullmatch(base)):
-            found.add(of_column(base))
+            found.add(find_by_column(base))
     return tuple(sorted(found, key=lambda sensor: sensor.order))
 
 
@@ -284,12 +284,12 @@ def is_radar(name: str) -> bool:
 
 def stamp_columns(there: Collection[str]) -> dict[str, str]:
     """Return {sensor: its stamp column}, of the columns `there` of a frames table."""
-    columns = {sensor.key: f"{sensor.column}_timestamp" for sensor in of_columns(there)}
+    columns = {sensor.key: f"{sensor.column}_timestamp" for sensor in find_by_columns(there)}
     return {name: column for name, column in columns.items() if column in there}
 
 
 @functools.lru_cache(KNOWN)
-def keys_named(name: str) -> tuple[str, ...]:
+def list_keys(name: str) -> tuple[str, ...]:
     """Return the keys of sensors with a name: a key, a topic, a member, a column, an earlier or a short name."""
     if name in _BY_KEY:
         return (name,)
@@ -302,28 +302,28 @@ def keys_named(name: str) -> tuple[str, ...]:
             found.append(sensor.key)
     if not found and (match := _KIND.fullmatch(plain) or _STEM.fullmatch(plain)):
         ending = match.groupdict().get("ending", "")
-        named = (f"{key}.{match['instance']}" for key in keys_named(match["stem"] + ending))
+        named = (f"{key}.{match['instance']}" for key in list_keys(match["stem"] + ending))
         found = [key for key in named if is_key(key)]
     elif not found and (match := _KEY.fullmatch(plain) or _COLUMN.fullmatch(plain)):
-        found = [f"{key}.{match['instance']}" for key in keys_named(match["base"])]
+        found = [f"{key}.{match['instance']}" for key in list_keys(match["base"])]
     return tuple(found)
 
 
-def meant(name: str) -> str | None:
+def find_key(name: str) -> str | None:
     """Return the key of a sensor by any of its names, the first of several, or `model`; None for an unknown name."""
-    found = keys_named(name)
+    found = list_keys(name)
     return found[0] if found else "model" if name.lower().strip("/").removeprefix("rt/").startswith("model") else None
 
 
-def form_of(kind: str) -> Form | None:
+def find_form(kind: str) -> Form | None:
     """Return the content of members of a kind; None for an unknown one."""
     try:
-        return of_kind(kind).form
+        return find_by_kind(kind).form
     except KeyError:
         return None
 
 
-def kinds(*forms: Form) -> tuple[str, ...]:
+def list_kinds(*forms: Form) -> tuple[str, ...]:
     """Return the kinds of members of first instances, those of some forms or all."""
     wanted = (sensor for sensor in SENSORS if not forms or sensor.form in forms)
     return tuple(dict.fromkeys(kind for sensor in wanted for kind in sensor.kinds))

@@ -26,7 +26,7 @@ from warm_command import WarmProcess
 
 os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")  # l5kit has files of an older protobuf
 
-from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+from edgefirst_ros.synthetic import START, Recipe, make_recording_name, write_recording
 
 wait_for_no_disk()
 
@@ -105,7 +105,7 @@ def recording(tmp_path_factory):
         recipe = Recipe(**options)
         described = json.dumps(asdict(recipe), sort_keys=True, default=sorted)
         made = shared / hashlib.sha256(described.encode()).hexdigest()[:16]
-        path = made / recording_name(recipe.host, START)
+        path = made / make_recording_name(recipe.host, START)
         with made.with_suffix(".lock").open("a+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():

@@ -9,9 +9,9 @@ from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import CDR_FIELDS, KNOWN_TOPICS, Message, decode, header_stamp, little_endian
+from edgefirst_ros.messages import CDR_FIELDS, KNOWN_TOPICS, Message, decode, make_little_endian, read_header_stamp
 from edgefirst_ros.streams import ROLES, TF_MESSAGE
-from edgefirst_ros.synthetic.definitions import definition
+from edgefirst_ros.synthetic.definitions import make_definition
 
 USED = sorted(
     {kind for kinds in KNOWN_TOPICS.values() for kind in kinds if not kind.startswith("edgefirst_ros/")}
@@ -23,7 +23,7 @@ STORE.register(
         name: kind
         for schema in USED
         if schema not in STORE.types
-        for name, kind in get_types_from_msg(definition(schema).decode(), schema).items()
+        for name, kind in get_types_from_msg(make_definition(schema).decode(), schema).items()
         if name not in STORE.types
     }
 )
@@ -67,7 +67,7 @@ def test_a_message_in_both_byte_orders_is_the_same(schema):
         big = bytes(STORE.serialize_cdr(content, schema, little_endian=False))
         little = bytes(STORE.serialize_cdr(content, schema))
         assert big[1] == 0 != little[1]
-        assert little_endian(schema, big) == little
+        assert make_little_endian(schema, big) == little
         decode(Message("/topic", schema, 1, 2, 3, big))
 
 
@@ -84,7 +84,7 @@ def test_fields_are_those_that_were_sent(little):
     found = decode(message)
     assert np.frombuffer(found.cube.view(), "<i2").tolist() == [-32768, 1, 258]
     assert np.frombuffer(found.scales.view(), "<f4").tolist() == sent.scales.tolist()
-    assert header_stamp(message) == sent.header.stamp.sec * 10**9 + sent.header.stamp.nanosec
+    assert read_header_stamp(message) == sent.header.stamp.sec * 10**9 + sent.header.stamp.nanosec
 
 
 @pytest.mark.parametrize("schema", USED)

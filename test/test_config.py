@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
+from edgefirst_ros.config import LiveSettings, Settings, to_ns
 from edgefirst_ros.config.load import load
 from edgefirst_ros.errors import UsageError
 
@@ -294,7 +294,7 @@ def test_a_version_without_quotes_is_no_number(tmp_path):
 def test_numbers_are_those_the_user_wrote():
     assert load(None, rate=29.97).exact_rate == Fraction(2997, 100)
     assert load(None, rate=0.1).exact_rate == Fraction(1, 10)
-    assert [nanoseconds(s) for s in (0.1, 1e-9, 0.3, 60.0, -0.7)] == [
+    assert [to_ns(s) for s in (0.1, 1e-9, 0.3, 60.0, -0.7)] == [
         100_000_000,
         1,
         300_000_000,

@@ -355,14 +355,14 @@ def test_annotation_columns_are_listed():
         for name, kind, versions, _ in rows(ANNOTATIONS, "| column | type | versions")
         for version in (schema.WRITABLE if versions == "all" else versions.split(", "))
     ]
-    real = [(v, c.name, type_name(c.type)) for v in schema.WRITABLE for c in schema.columns(v).values()]
+    real = [(v, c.name, type_name(c.type)) for v in schema.WRITABLE for c in schema.list_columns(v).values()]
     assert sorted(listed) == sorted(real)
 
 
 def test_frames_columns_are_listed():
     listed = [(code(name)[0], kind) for name, kind, _ in rows(FORMAT, "| column | type | content")]
     companions = [sensor.column for sensor in SENSORS if sensor.column]
-    assert listed == [(c.name, type_name(c.type)) for c in schema.frames_columns(companions).values()]
+    assert listed == [(c.name, type_name(c.type)) for c in schema.list_frames_columns(companions).values()]
 
 
 def test_metadata_are_listed():

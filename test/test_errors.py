@@ -8,7 +8,7 @@ import os
 import pytest
 from PIL import Image, UnidentifiedImageError
 
-from edgefirst_ros.errors import describe_any, is_out_of_memory, text_of
+from edgefirst_ros.errors import describe_any, is_out_of_memory, quote_error
 
 
 def refused(number):
@@ -45,4 +45,4 @@ def test_a_foreign_error_is_one_line(error, memory, told):
 def test_what_a_library_says_has_no_address_which_differs_with_every_run():
     with pytest.raises(UnidentifiedImageError, match="object at 0x") as refused:
         Image.open(io.BytesIO(b"no picture"))
-    assert text_of(refused.value) == "cannot identify image file"
+    assert quote_error(refused.value) == "cannot identify image file"

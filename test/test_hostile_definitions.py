@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import LONGEST_DEFINITION, Message, _foreign_decoder, decode
+from edgefirst_ros.messages import LONGEST_DEFINITION, Message, _make_decoder, decode
 from edgefirst_ros.sources.bags import open_converter
 from edgefirst_ros.streams import TF_MESSAGE
 
@@ -52,11 +52,11 @@ def test_a_text_of_ros1_that_is_too_long_is_not_read():
 def test_a_text_that_is_none_is_read_once():
     """Not with every message: of a long one that takes longer than any message may."""
     bad = message("? ? ?", b"", "x/msg/Bad")
-    before = _foreign_decoder.cache_info()
+    before = _make_decoder.cache_info()
     for _ in range(5):
         with pytest.raises(MessageError, match="undecodable"):
             decode(bad)
-    after = _foreign_decoder.cache_info()
+    after = _make_decoder.cache_info()
     assert (after.misses - before.misses, after.hits - before.hits) == (1, 4)
 
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from rosbags.typesys import Stores, get_typestore
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, first_stamp, full_type, header_stamp, known_name
+from edgefirst_ros.messages import (
+    KNOWN_TOPICS,
+    Message,
+    decode,
+    expand_type,
+    find_known_name,
+    read_first_stamp,
+    read_header_stamp,
+)
 from edgefirst_ros.streams import TF_MESSAGE
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "data" / "cdr"
@@ -99,23 +107,23 @@ def image(data, **changes):
     ],
 )
 def test_short_and_long_names_of_a_type(short, long):
-    assert full_type(short) == long
+    assert expand_type(short) == long
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN_TOPICS))
 def test_known_topics_are_found_under_any_prefix(name):
     for schema in KNOWN_TOPICS[name]:
         for prefix in ("", "/", "rt/", "/rt/", "/host/", "rt/host/", "host/"):
-            assert known_name(prefix + name, schema) == name
-        assert known_name(f"/a/b/{name}", schema) == (name if schema == TF_MESSAGE else None)
-        assert known_name(name + "x", schema) is None
-        assert known_name(name, "other_msgs/msg/Type") is None
+            assert find_known_name(prefix + name, schema) == name
+        assert find_known_name(f"/a/b/{name}", schema) == (name if schema == TF_MESSAGE else None)
+        assert find_known_name(name + "x", schema) is None
+        assert find_known_name(name, "other_msgs/msg/Type") is None
 
 
 @given(st.text(ENCODABLE, max_size=300), st.text(ENCODABLE, max_size=60))
 def test_no_topic_is_too_strange(topic, schema):
-    assert known_name(topic, schema) is None
-    assert isinstance(full_type(schema), str)
+    assert find_known_name(topic, schema) is None
+    assert isinstance(expand_type(schema), str)
 
 
 # ---- stamps ------------------------------------------------------------------------------
@@ -124,16 +132,16 @@ def test_the_stamp_at_the_head(seconds, nanoseconds, little):
     data = struct.pack("<BBH" + "iI", 0, 1, 0, seconds, nanoseconds) if little else struct.pack(
         ">BBHiI", 0, 0, 0, seconds, nanoseconds
     )  # fmt: skip
-    assert header_stamp(message("sensor_msgs/msg/Image", data + b"more")) == seconds * 10**9 + nanoseconds
+    assert read_header_stamp(message("sensor_msgs/msg/Image", data + b"more")) == seconds * 10**9 + nanoseconds
 
 
 def test_messages_without_header_have_no_stamp():
     data = image(bytes(6))
-    assert header_stamp(message("sensor_msgs/msg/Image", data)) == 1_700_000_000_123_456_789
-    assert header_stamp(message("edgefirst_msgs/msg/Mask", data)) is None
-    assert header_stamp(message("tf2_msgs/msg/TFMessage", data)) is None
+    assert read_header_stamp(message("sensor_msgs/msg/Image", data)) == 1_700_000_000_123_456_789
+    assert read_header_stamp(message("edgefirst_msgs/msg/Mask", data)) is None
+    assert read_header_stamp(message("tf2_msgs/msg/TFMessage", data)) is None
     for length in range(12):
-        assert header_stamp(message("sensor_msgs/msg/Image", data[:length])) is None
+        assert read_header_stamp(message("sensor_msgs/msg/Image", data[:length])) is None
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -157,7 +165,7 @@ def test_golden_messages(file):
     content = decode(message(schema, data))
     own = content.stamp if hasattr(content, "stamp") else None
     if own is not None:
-        assert header_stamp(message(schema, data)) == own.sec * 10**9 + own.nanosec
+        assert read_header_stamp(message(schema, data)) == own.sec * 10**9 + own.nanosec
     else:
         assert schema in ("edgefirst_msgs/msg/Mask", "foxglove_msgs/msg/CompressedVideo")
     for length in range(len(data) - schema.endswith("/Mask")):
@@ -194,7 +202,7 @@ def test_of_transforms_the_text_in_the_recording_does_not_count(definition):
         assert (found.frame_id, found.child_frame_id) == ("frame", part.child_frame_id)
         assert found.translation == (moved.x, moved.y, moved.z)
         assert found.stamp // 10**9 == 1_700_000_000
-    assert first_stamp(sent) == decode(sent).transforms[0].stamp
+    assert read_first_stamp(sent) == decode(sent).transforms[0].stamp
 
 
 def test_a_type_the_codec_lacks_is_decoded_by_its_text():

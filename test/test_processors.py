@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from edgefirst_ros.limits import processors, workers
+from edgefirst_ros.limits import count_processors, count_workers
 
 V2 = "0::/user/job\n"
 V1 = "12:memory:/\n4:cpu,cpuacct:/docker/ab\n3:cpuset:/\n0::/\n"
@@ -52,15 +52,15 @@ def tree(root, processes, files):
 )
 def test_threads_are_no_more_than_a_container_may_use(tmp_path, monkeypatch, processes, files, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
-    assert processors(tree(tmp_path, processes, files)) == expected
+    assert count_processors(tree(tmp_path, processes, files)) == expected
 
 
 def test_threads_are_no_more_than_the_affinity_allows(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5})
-    assert processors(tree(tmp_path, V2, {"user/job/cpu.max": "800000 100000\n"})) == 2
-    assert processors(tmp_path / "nothing") == 2
+    assert count_processors(tree(tmp_path, V2, {"user/job/cpu.max": "800000 100000\n"})) == 2
+    assert count_processors(tmp_path / "nothing") == 2
 
 
 def test_workers_are_as_many_as_processors_unless_said():
-    assert workers(3) == 3
-    assert workers(0) == processors() >= 1
+    assert count_workers(3) == 3
+    assert count_workers(0) == count_processors() >= 1

@@ -101,16 +101,16 @@ def serve(path):
     from quick_disk import wait_for_no_disk
 
     from edgefirst_ros.cli.app import VERBS
-    from edgefirst_ros.cli.options import settings_of
+    from edgefirst_ros.cli.options import list_settings
     from edgefirst_ros.config.values import CAPTURE, PLAY
 
     for name in (*(f"edgefirst_ros.cli.{verb.module}" for verb in VERBS.values()), *USED):
         with contextlib.suppress(ImportError):  # no ROS 2, no Zenoh
             importlib.import_module(name)
     for uses in ("", CAPTURE, PLAY):
-        settings_of(uses)  # makes a JSON schema of the settings
+        list_settings(uses)  # makes a JSON schema of the settings
     with contextlib.suppress(ImportError):
-        importlib.import_module("edgefirst_ros.report.page")._environment().get_template("page.html.jinja")
+        importlib.import_module("edgefirst_ros.report.page")._make_environment().get_template("page.html.jinja")
     wait_for_no_disk()
     gc.freeze()  # a fork that looks through all of it would copy it
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as events:

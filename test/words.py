@@ -43,6 +43,9 @@ MESSAGES = {
     "look": 1,
 }
 """Most docstrings and messages with each pattern, 0 where it is absent: lower them when you rewrite some."""
+NO_VERB = re.compile(r"_*([a-z]+ed|told|kept|found|made|given|taken|left|said|look|take|note)(_|$)")
+"""Names of functions that begin with a participle, or with a word that could mean anything."""
+VERBS = {"feed", "need", "seed", "speed"}
 
 
 def plain(text):
@@ -95,6 +98,18 @@ def texts(package):
     return docstrings, messages
 
 
+def names_without_verb(package):
+    """Functions of modules, and methods but properties, whose names do not say what they do."""
+    for path in sorted(package.rglob("*.py")):
+        for owner in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in owner.body if isinstance(owner, ast.Module | ast.ClassDef) else ():
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    match = NO_VERB.match(node.name)
+                    is_property = any(re.search("property|setter", ast.unparse(one)) for one in node.decorator_list)
+                    if match and match[1] not in VERBS and not is_property:
+                        yield f"{path.relative_to(package)}:{node.lineno}: {node.name} does not begin with a verb"
+
+
 def count(found):
     """Texts that match each pattern."""
     return {name: sum(bool(re.search(pattern, text)) for text in found) for name, pattern in PATTERNS.items()}
@@ -128,6 +143,7 @@ def main():
             for n in counts
             if counts[n] > limits.get(n, 0)
         ]
+    faults += names_without_verb(ROOT / "edgefirst_ros")
     print("\n".join(faults) or f"English: {len(running)} sentences, mean {shown['mean']:.1f} words")
     return bool(faults)
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+from edgefirst_ros.synthetic import START, Recipe, make_recording_name, write_recording
 
 SMALL = {"size": (160, 96), "gop": 15, "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
 
@@ -22,7 +22,7 @@ def reference(kill, tmp_path):
     """Function that gives the reference of a drive of so many seconds."""
 
     def make(seconds):
-        recording = tmp_path / recording_name("maivin-kill", START)
+        recording = tmp_path / make_recording_name("maivin-kill", START)
         write_recording(recording, Recipe(seconds=seconds, **SMALL))
         return kill.Reference(recording, tmp_path / "whole")
 

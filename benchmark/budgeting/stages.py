@@ -21,13 +21,13 @@ from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
-from edgefirst_ros.sensors.picture import PictureEncoder, degradation_of
+from edgefirst_ros.sensors.picture import PictureEncoder, judge_picture
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
 from edgefirst_ros.sensors.video.reader import VideoReader
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.source import sha256
+from edgefirst_ros.sources.source import hash_file
 from edgefirst_ros.streams import CLOUD, CUBE
 from edgefirst_ros.synthetic import START
 
@@ -187,7 +187,7 @@ def work_of(folder):
         repeated(PictureEncoder("jpeg", 80).encode, full),
         repeated(encoder.encode, frame),
         repeated(encoder.encode, nv12),
-        repeated(degradation_of, jpeg),
+        repeated(judge_picture, jpeg),
         repeated(encode_cube, cube, START),
         repeated(encode_cloud, clouds["points"]),
         repeated(encode_cloud, large),
@@ -197,7 +197,7 @@ def work_of(folder):
         writing(folder, members, jpeg),
         writing(folder, [], jpeg, commit=True),
         lambda n: sum(1 for _ in McapRecording(folder / f"all{n}.mcap").walk()),
-        lambda n: sha256(folder / f"all{n}.mcap"),
+        lambda n: hash_file(folder / f"all{n}.mcap"),
         lambda n: convert(folder / f"all{n}.mcap", folder / f"out{next(outs)}"),
     ]
     return dict(zip(STAGES, work, strict=True))

@@ -16,7 +16,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export import export, restore
-from edgefirst_ros.export.drive import drives
+from edgefirst_ros.export.drive import list_drives
 
 HEAD = struct.Struct("<HH")
 """Lengths of the names of a system and of a file, which stand before its bytes."""
@@ -116,7 +116,7 @@ def metadata_target(folder: Path, given: Path) -> Callable[[bytes], bool]:
             found = True
         shutil.rmtree(folder / "out", ignore_errors=True)
         with contextlib.suppress(EdgeFirstError):
-            for drive in drives(Dataset(folder / names[0].name)):
+            for drive in list_drives(Dataset(folder / names[0].name)):
                 _ = drive.info_of("camera"), drive.statics, drive.place("lidar")
         return found
 

@@ -12,7 +12,7 @@ from typing import Any
 from edgefirst.schemas import builtin_interfaces, sensor_msgs, std_msgs
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import DatasetInfo, recording_facts
+from edgefirst_ros.cli.info import DatasetInfo, collect_recording_facts
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.dataset.merge import merge
@@ -22,14 +22,14 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.validate.fix import fix
 from edgefirst_ros.errors import EdgeFirstError
-from edgefirst_ros.messages import Message, decode, header_stamp
+from edgefirst_ros.messages import Message, decode, read_header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import encode_cloud
-from edgefirst_ros.sensors.companions import encode, storable
+from edgefirst_ros.sensors.companions import check_storable, encode
 from edgefirst_ros.sensors.cube import encode_cube
-from edgefirst_ros.sensors.detections import Context, rows_of_model
+from edgefirst_ros.sensors.detections import Context, make_model_rows
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif, rename_exif
-from edgefirst_ros.sensors.navigation import attitude_of, fix_of
+from edgefirst_ros.sensors.navigation import fix_of, read_attitude
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, StillMessage, VideoParser, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
@@ -86,7 +86,7 @@ def _recording(folder: Path, data: bytes) -> bool:
     path.write_bytes(data)
     options = OPTIONS[chance // 64 % len(OPTIONS)]
     try:
-        accepted({"info": lambda: recording_facts(path)})
+        accepted({"info": lambda: collect_recording_facts(path)})
         return bool(accepted({"convert": lambda: convert(path, out, **options)}))
     finally:
         path.unlink()
@@ -97,35 +97,35 @@ def _message(data: bytes) -> bool:
     schema, definition, cdr = seeds.unpacked(data)
     message = Message("topic", schema, 1, 1, 1, cdr, definition)
     content = decode(message)
-    header_stamp(message)
+    read_header_stamp(message)
     encoder, calibration = PictureEncoder("jpeg", 90), Calibration()
     context = Context("sequence", 1, (200, 100), ("car", "person"))
-    calibration.take(schema, content)
+    calibration.add(schema, content)
     assert (calibration.focal_35mm() or 1) > 0
     if schema.endswith("/RadarCube"):
-        storable("radar.cube", content)
+        check_storable("radar.cube", content)
         encode_cube(content, 1)
     elif schema.endswith("/PointCloud2"):
-        storable("lidar.points", content)
+        check_storable("lidar.points", content)
         for form in ("binary", "binary_compressed", "ascii"):
             encode_cloud(content, form, ("noise",) if form == "ascii" else ())
     elif schema.endswith(("/Detect", "/Model")):
-        rows_of_model(content, context)
+        make_model_rows(content, context)
     elif schema.endswith("/NavSatFix"):
         fix_of(content, 1)
     elif schema.endswith("/Imu"):
-        attitude_of(content)
+        read_attitude(content)
     elif schema.endswith(("/Image", "/CompressedImage", "/CompressedVideo")):
         pictures, unit = PictureSource(PictureOptions(encoder)), AccessUnit(0, open_parser(schema)(message))
         pictures.push(unit)
-        picture = pictures.take(unit, last=True)
+        picture = pictures.pop(unit, last=True)
         if isinstance(picture, EdgeFirstError):
             raise picture
         picture.encode()
         for sensor in ("lidar.depth", "lidar.reflect"):
             if schema.endswith("/Image"):
                 with contextlib.suppress(EdgeFirstError):
-                    storable(sensor, content)
+                    check_storable(sensor, content)
                     encode(sensor, content, 0, Settings())
     return True
 
@@ -140,7 +140,7 @@ def _video(codec: str, data: bytes) -> bool:
         if unit.number % 7 == 3:
             pictures.skip(unit)
             continue
-        picture = pictures.take(unit, last=True)
+        picture = pictures.pop(unit, last=True)
         if not isinstance(picture, EdgeFirstError):
             picture.encode()
             decoded = True
@@ -232,7 +232,7 @@ def _passed_through(data: bytes) -> None:
     head = std_msgs.Header(builtin_interfaces.Time(0, 0), "camera")
     unit = AccessUnit(0, StillMessage(sensor_msgs.CompressedImage(head, "", data), ""))
     pictures.push(unit)
-    picture = pictures.take(unit, last=True)
+    picture = pictures.pop(unit, last=True)
     if isinstance(picture, EdgeFirstError):
         raise picture
     insert = insert_png if picture.kind.endswith("png") else insert_jpeg

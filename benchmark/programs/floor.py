@@ -30,7 +30,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode
 from edgefirst_ros.sensors.cube import BLOCK, encode_cube
 from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.pictures import codec_of
+from edgefirst_ros.sensors.pictures import find_codec
 from edgefirst_ros.streams import CUBE, VIDEO
 
 QUALITY = Settings().jpeg_quality
@@ -111,7 +111,7 @@ def main() -> None:
     for message in messages(Path(sys.argv[1]), VIDEO, CUBE):
         content = decode(message)
         if message.schema == VIDEO:
-            codec = codec_of(content.format)
+            codec = find_codec(content.format)
             units.append(content.data.tobytes())
         else:
             first = first or content

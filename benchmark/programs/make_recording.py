@@ -24,7 +24,7 @@ from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 
 from edgefirst_ros.synthetic import Recipe, messages, write_recording
-from edgefirst_ros.synthetic.definitions import definition
+from edgefirst_ros.synthetic.definitions import make_definition
 from edgefirst_ros.synthetic.picture import Painter
 from edgefirst_ros.synthetic.scene import Scene
 from edgefirst_ros.synthetic.video import Unit
@@ -54,9 +54,9 @@ def camera(recipe: Recipe, bitrate: int) -> Iterator[Message]:
     data = map(jpeg, pictures) if stills else encode(pictures, recipe.codec, recipe.size, recipe.fps, bitrate)
     for index, unit in enumerate(data):
         stamp = recipe.stamp("camera", index)
-        content = messages.camera(recipe, Unit(index, unit), stamp)
-        schema = messages.schema_of("camera", recipe.codec)
-        yield Message(recipe.received("camera", index, stamp), recipe.topic("camera"), schema, stamp, content)
+        content = messages.make_camera(recipe, Unit(index, unit), stamp)
+        schema = messages.find_schema("camera", recipe.codec)
+        yield Message(recipe.receive_time("camera", index, stamp), recipe.topic("camera"), schema, stamp, content)
 
 
 def others(recipe: Recipe) -> Iterator[Message]:
@@ -99,7 +99,7 @@ def main() -> None:
         writer.start(profile="", library="edgefirst_ros benchmark")
         for message in found:
             if message.topic not in channels:
-                schema = writer.register_schema(message.schema, "ros2msg", definition(message.schema))
+                schema = writer.register_schema(message.schema, "ros2msg", make_definition(message.schema))
                 channels[message.topic] = writer.register_channel(message.topic, "cdr", schema)
         for repeat in range(max(1, round(given["seconds"] / period))):
             shift = round(repeat * period * SECOND)

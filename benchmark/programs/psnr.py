@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from preload import messages
 
 from edgefirst_ros.messages import decode
-from edgefirst_ros.sensors.pictures import codec_of
+from edgefirst_ros.sensors.pictures import find_codec
 from edgefirst_ros.streams import VIDEO
 
 EVERY = 7
@@ -52,7 +52,7 @@ def rgb(frame: Any, weights: tuple[float, float], full: bool) -> Pixels:
 def decoded(recording: Path) -> dict[int, Pixels]:
     """Every seventh picture of the video by its number."""
     contents = [decode(message) for message in messages(recording, VIDEO)]
-    decoder: Any = av.CodecContext.create(codec_of(contents[0].format), "r")
+    decoder: Any = av.CodecContext.create(find_codec(contents[0].format), "r")
     frames = [frame for content in contents for frame in decoder.decode(av.Packet(content.data.tobytes()))]
     frames += decoder.decode(None)
     return {number: rgb(frame, BT709, False) for number, frame in enumerate(frames) if number % EVERY == 0}

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, StreamSettings
-from edgefirst_ros.config.load import setting_fields
+from edgefirst_ros.config.load import list_setting_fields
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.limits import Limits
 
@@ -49,7 +49,7 @@ def settings_of(model: Any) -> str:
 
 def conversion() -> str:
     """Return the table of the settings of a conversion, with their options."""
-    known = setting_fields(Settings)
+    known = list_setting_fields(Settings)
     rows = []
     for name, field in Settings.model_fields.items():
         has_option = name in known and known[name].schema["option"] is not None

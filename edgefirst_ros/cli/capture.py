@@ -14,10 +14,10 @@ from edgefirst_ros.cli.live import (
     ROS_ARGUMENTS,
     ZENOH,
     as_parameters,
-    before_ros_arguments,
     run_node,
+    split_ros_arguments,
 )
-from edgefirst_ros.cli.options import texts_of
+from edgefirst_ros.cli.options import get_texts
 from edgefirst_ros.errors import UsageError
 
 
@@ -43,11 +43,11 @@ def capture(
     """
     from edgefirst_ros.config import LiveSettings, Settings
 
-    texts = texts_of(context) | ({"out": out} if out else {})
+    texts = get_texts(context) | ({"out": out} if out else {})
     if endpoint is None:
         if wrong := [name for name, value in (("--config", config), ("--namespace", namespace)) if value]:
             raise UsageError(f"{wrong[0]} needs --zenoh; parameters of a ROS 2 node follow --ros-args")
-        _, ros = before_ros_arguments("capture", arguments or (), "options", 0)
+        _, ros = split_ros_arguments("capture", arguments or (), "options", 0)
         parameters = as_parameters(texts, Settings, LiveSettings)
         run_node("capture", [*ros, *parameters])  # of parameters the last one counts
     if arguments:

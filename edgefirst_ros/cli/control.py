@@ -11,7 +11,7 @@ import typer
 
 from edgefirst_ros.cli.live import ADDRESS, NAMESPACE, ROS_ARGUMENTS, ZENOH, load_node
 from edgefirst_ros.cli.output import say
-from edgefirst_ros.errors import UsageError, one_line
+from edgefirst_ros.errors import UsageError, escape_line
 
 
 def control(
@@ -38,11 +38,11 @@ def control(
         raise UsageError(f"expected one command, got {given[0]!r}; {more}")
     if endpoint is None:
         place = ["--ros-args", "-r", f"__ns:=/{namespace.strip('/')}"] if namespace else []
-        asking = load_node("capture").asking([*given, *place])
+        asking = load_node("capture").open_client([*given, *place])
     else:
         from edgefirst_ros.nodes import zenoh
 
-        asking = zenoh.asking(endpoint, namespace)
+        asking = zenoh.open_client(endpoint, namespace)
     at = "over ROS 2" if endpoint is None else "on this machine" if endpoint == "peer" else f"at {endpoint}"
     bus = f"{at}, namespace {namespace or '/'}"
     with asking as ask:
@@ -50,7 +50,7 @@ def control(
             with suppress(KeyboardInterrupt):
                 for found in watch(ask):
                     for answer in found or [{"message": f"no capture answers {bus}"}]:
-                        say(one_line(describe_status(answer)))
+                        say(escape_line(describe_status(answer)))
             return
         answers = give_order(verb, ask, bus)
     for answer in answers:

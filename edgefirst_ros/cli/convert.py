@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings, options_of, report_progress
+from edgefirst_ros.cli.options import CONFIG, JOIN, get_options, load_settings, report_progress
 from edgefirst_ros.cli.output import Report, Result
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, need
 
@@ -64,7 +64,7 @@ def convert(
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own takes 5 ms and 4 MB to start
     from edgefirst_ros.dataset.objects.location import Location
-    from edgefirst_ros.dataset.objects.places import fetched, locate, refuse_buckets
+    from edgefirst_ros.dataset.objects.places import fetch_places, locate, refuse_buckets
     from edgefirst_ros.limits import keep_buffers
     from edgefirst_ros.pipeline.conversion import convert as run
 
@@ -73,7 +73,7 @@ def convert(
     if with_report:
         need("--report", "report", "jinja2", "plotly")
     notes: list[str] = []
-    named = dict(_named(text) for text in sequence or ())
+    named = dict(_split_camera_name(text) for text in sequence or ())
     if len(named) < len(sequence or ()):
         raise UsageError("--sequence: the same name is given twice")
     settings = load_settings(context, config, notes.append)
@@ -83,9 +83,9 @@ def convert(
     try:
         places = locate(recordings or [])
         at = {name: _place_of(f"--sequence {name}={file}", file, places) for name, file in named.items()}
-        with fetched(places) as found, report_progress(context) as report:
+        with fetch_places(places) as found, report_progress(context) as report:
             sequences = {name: file if (n := at[name]) is None else found[n] for name, file in named.items()}
-            options = options_of(context, "recordings", "out", "config", "sequence", "with_report", "upload")
+            options = get_options(context, "recordings", "out", "config", "sequence", "with_report", "upload")
             outcome = run(found, out, **options, settings=settings, sequences=sequences, progress=report)
             if target is not None and outcome.refused is None:
                 _upload(outcome, target, overwrite, report)
@@ -117,7 +117,7 @@ def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
     return [place.uri for place in places].index(found[0].uri)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _split_camera_name(text: str) -> tuple[str, str]:
     name, equals, file = text.partition("=")
     if not (name and equals and file):
         raise UsageError(f"--sequence: expected NAME=FILE, got {text!r}")

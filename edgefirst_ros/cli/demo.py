@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.output import progress, say, show
+from edgefirst_ros.cli.output import say, show, show_progress
 
 
 def demo(
@@ -29,11 +29,11 @@ def demo(
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.errors import DatasetError
     from edgefirst_ros.pipeline.conversion import convert
-    from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+    from edgefirst_ros.synthetic import START, Recipe, make_recording_name, write_recording
 
     check_folder(out)
     recipe = Recipe(seconds=seconds, scene="street")
-    recording = out / recording_name(recipe.host, START)
+    recording = out / make_recording_name(recipe.host, START)
     partial = out / f"{recording.name}.{os.getpid()}.partial"  # two demos may share a folder
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def demo(
             partial.unlink()
     say(f"recording: {recording}")
     say("")
-    with progress(quiet=False) as report:
+    with show_progress(quiet=False) as report:
         outcome = convert(recording, out, overwrite=True, progress=report)
     dataset = out / outcome.paths.container.name
     checked = validate(dataset)

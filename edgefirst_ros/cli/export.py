@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of, report_progress
-from edgefirst_ros.cli.output import Result, explained
+from edgefirst_ros.cli.options import DATASET, read_limits, report_progress
+from edgefirst_ros.cli.output import Result, explain_paths
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import OPTIONS, SYSTEMS
 
@@ -42,9 +42,9 @@ def export(
     from edgefirst_ros.limits import keep_buffers
 
     keep_buffers()
-    limits = limits_of(context)
-    labels = None if label_map is None else _labels(label_map)
-    with explained(dataset), report_progress(context) as tell:
+    limits = read_limits(context)
+    labels = None if label_map is None else _read_label_map(label_map)
+    with explain_paths(dataset), report_progress(context) as tell:
         return run(Dataset(dataset, limits=limits), to, out, labels=labels, progress=tell, **options)
 
 
@@ -64,18 +64,18 @@ def _add_options(verb: Any) -> None:
 _add_options(export)
 
 
-def _labels(given: list[str]) -> dict[str, str]:
+def _read_label_map(given: list[str]) -> dict[str, str]:
     """Return the label map of LABEL=CLASS pairs and JSON files; later ones override earlier ones."""
     found: dict[str, str] = {}
     for item in given:
         label, equals, name = item.partition("=")
         if equals and not (label and name):
             raise UsageError(f"--label-map: expected LABEL=CLASS, got {item!r}")
-        found.update({label: name} if equals else _of_file(Path(item)))
+        found.update({label: name} if equals else _read_map_file(Path(item)))
     return found
 
 
-def _of_file(path: Path) -> dict[str, str]:
+def _read_map_file(path: Path) -> dict[str, str]:
     from edgefirst_ros.config.yaml_file import open_regular
 
     try:
@@ -107,6 +107,6 @@ def restore(
     """
     from edgefirst_ros.export import restore as run
 
-    limits = limits_of(context)
+    limits = read_limits(context)
     with report_progress(context) as tell:
         return run(source, system, out, limits=limits, progress=tell)

@@ -19,10 +19,10 @@ from edgefirst_ros.cli.options import (
     CONFIG,
     Group,
     command_of,
+    get_options,
     load_settings,
-    options_of,
+    read_group_rule,
     report_progress,
-    rule_of,
     wants_json,
 )
 from edgefirst_ros.cli.output import EVERY, LINE_EVERY, Result, Said, describe_time
@@ -31,11 +31,11 @@ from edgefirst_ros.errors import (
     ObjectStoreError,
     Text,
     UsageError,
-    counted,
+    escape_line,
+    format_size,
     need,
-    one_line,
+    pluralize,
     show_path,
-    size_of,
 )
 from edgefirst_ros.export import SYSTEMS
 
@@ -85,62 +85,64 @@ def convert(
     loss or failed (the table lists the reasons).
     """
     from edgefirst_ros.fleet.converting import Conversion
-    from edgefirst_ros.fleet.dask_engine import dask_engine
+    from edgefirst_ros.fleet.dask_engine import open_dask
     from edgefirst_ros.fleet.work import sweep
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of a container interrupts the command
     _refuse_both(cluster, workers)
-    settings = load_settings(context, config, _note)
+    settings = load_settings(context, config, _print_note)
     conversion = Conversion(
-        sources, out, settings, scratch=scratch, config=config, retry_failed=retry_failed, note=_note
+        sources, out, settings, scratch=scratch, config=config, retry_failed=retry_failed, note=_print_note
     )
     if dry_run:
         return Said(partial(_plan, conversion), partial(_plan_text, conversion))
     if conversion.plan.todo:
         need("fleet convert", "fleet", "distributed")
-    _note(
-        f"{counted(len(conversion.sources), 'recording')}: {len(conversion.plan.todo)} to do, "
+    _print_note(
+        f"{pluralize(len(conversion.sources), 'recording')}: {len(conversion.plan.todo)} to do, "
         f"{conversion.tally.before} done before; settings {conversion.hash}"
     )
     if conversion.plan.todo:
         try:
-            with dask_engine(cluster, workers) as engine, live(quiet=wants_json(context)) as report:
+            with open_dask(cluster, workers) as engine, show_progress(quiet=wants_json(context)) as report:
                 dashboard = engine.dashboard and f"; dashboard: {engine.dashboard}"
-                _note(f"workers have {counted(engine.threads, 'thread')}{dashboard}")
+                _print_note(f"workers have {pluralize(engine.threads, 'thread')}{dashboard}")
                 conversion.run(engine, report)
         except KeyboardInterrupt:
-            _note("interrupted: finished datasets stay; the same command continues from here")
+            _print_note("interrupted: finished datasets stay; the same command continues from here")
             raise typer.Exit(130) from None
         finally:
             sweep(scratch)
-    return Said(conversion.plain, partial(_converted, conversion), conversion.tally.exit_code)
+    return Said(conversion.plain, partial(_describe_converted, conversion), conversion.tally.exit_code)
 
 
-def _note(text: str) -> None:
-    print(one_line(text), file=sys.stderr, flush=True)
+def _print_note(text: str) -> None:
+    print(escape_line(text), file=sys.stderr, flush=True)
 
 
-def _converted(conversion: Conversion) -> Text:
+def _describe_converted(conversion: Conversion) -> Text:
     from edgefirst_ros.fleet.state import KEPT
 
     tally, layout = conversion.tally, conversion.layout
     if tally.failures:
-        yield _reasons("recording", sorted(tally.failures))
+        yield _list_reasons("recording", sorted(tally.failures))
         more = tally.total - tally.verdicts["ok"] - tally.verdicts["not done"] - len(tally.failures)
         if more > 0:
             yield f"and {more} more: edgefirst-ros fleet status {layout.root}"
         yield ""
     if kept := sum(verdict in KEPT for verdict in conversion.plan.done.values()):
-        yield f"failed before, and not tried again: {counted(kept, 'recording')}; --retry-failed does"
+        yield f"failed before, and not tried again: {pluralize(kept, 'recording')}; --retry-failed does"
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(tally.verdicts.items()) if number)
-    yield f"{counted(tally.total, 'recording')}: {verdicts} ({tally.before} of them done before)"
+    yield f"{pluralize(tally.total, 'recording')}: {verdicts} ({tally.before} of them done before)"
     yield f"datasets: {layout.root / conversion.hash}"
     yield f"catalogue: {layout.catalogue}"
     if tally.now and tally.seconds:
-        yield f"{tally.now} in {tally.seconds:.1f} s, {size_of(tally.bytes / tally.seconds)} of recordings a second"
+        yield f"{tally.now} in {tally.seconds:.1f} s, {format_size(tally.bytes / tally.seconds)} of recordings a second"
 
 
-def _reasons(what: str, rows: Sequence[tuple[str, str, str | None]]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+def _list_reasons(
+    what: str, rows: Sequence[tuple[str, str, str | None]]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Return a table of verdicts; a reason does not repeat the name that its line begins with."""
     plain = [(name, verdict, (why or "").split("\n")[0].removeprefix(f"{name}: ")) for name, verdict, why in rows]
     return (what, "verdict", "why"), plain
@@ -163,7 +165,7 @@ def _plan_text(conversion: Conversion) -> Text:
             ("to do", "MB", "becomes"),
             [(s.uri, f"{s.size / 1e6:.1f}", f"{root.dataset(conversion.hash, plan.names[s.uri])}") for s in plan.todo],
         )
-    size = size_of(sum(source.size for source in plan.todo))
+    size = format_size(sum(source.size for source in plan.todo))
     yield f"{len(plan.todo)} to do ({size}), {conversion.tally.before} done before; dry run: no file changes"
 
 
@@ -177,17 +179,17 @@ def status(place: Annotated[str, PLACE], where: Annotated[str | None, WHERE] = N
     """
     import polars as pl
 
-    from edgefirst_ros.fleet.catalogue import current, write_catalogue
+    from edgefirst_ros.fleet.catalogue import update_catalogue, write_catalogue
     from edgefirst_ros.fleet.state import USABLE, Layout
 
     layout = Layout.of(place)
-    states = current(layout, _note)
+    states = update_catalogue(layout, _print_note)
     if not len(states):
         raise DatasetError(f"{place}: not the folder of a fleet; edgefirst-ros fleet convert makes one")
     try:
         write_catalogue(layout, states)
     except ObjectStoreError as error:  # reading it needs no right to write
-        _note(f"the catalogue stays as it is: {error}")
+        _print_note(f"the catalogue stays as it is: {error}")
     rows = states.choose(where, pl.exclude("members", "counts"))
     usable = int(rows["verdict"].is_in(USABLE).sum())
     code = 0 if (rows["verdict"] == "ok").all() else 3 if usable else 1
@@ -201,9 +203,9 @@ def status(place: Annotated[str, PLACE], where: Annotated[str | None, WHERE] = N
         if len(bad):
             yield ""
             shown = bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss"))
-            yield _reasons("recording", shown.rows())
+            yield _list_reasons("recording", shown.rows())
             if len(bad) > LISTED:
-                yield f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all"
+                yield f"and {pluralize(len(bad) - LISTED, 'recording')} more: --json lists all"
         yield ""
         yield f"{usable} of {len(rows)} recordings have a dataset"
         yield f"catalogue: {layout.catalogue}"
@@ -224,11 +226,11 @@ def validate(
 
     Exit codes: 0 without errors (with --strict also without warnings), 1 otherwise, 2 wrong usage.
     """
-    from edgefirst_ros.fleet.datasets import finished_datasets, validate_one
+    from edgefirst_ros.fleet.datasets import list_datasets, validate_one
     from edgefirst_ros.fleet.state import Layout
 
     layout = Layout.of(place)
-    datasets = finished_datasets(layout, where)
+    datasets = list_datasets(layout, where)
     return _run_each(context, validate_one, layout, datasets, cluster, workers, strict=strict, scratch=scratch)
 
 
@@ -251,14 +253,14 @@ def merge(
 
     Exit codes: 0 complete, 1 no dataset written, 2 wrong usage, 3 finished with loss (the notes list it).
     """
-    from edgefirst_ros.fleet.datasets import finished_datasets, merge_fleet, of_one_kind
+    from edgefirst_ros.fleet.datasets import check_one_kind, list_datasets, merge_fleet
     from edgefirst_ros.fleet.state import Layout
 
-    rule = rule_of(context)
+    rule = read_group_rule(context)
     layout = Layout.of(place)
-    datasets = of_one_kind(finished_datasets(layout, where))
+    datasets = check_one_kind(list_datasets(layout, where))
     with report_progress(context) as report:
-        options = options_of(context, "place", "out", "where")
+        options = get_options(context, "place", "out", "where")
         made = merge_fleet(layout, datasets, out, **options, group_rule=rule, progress=report)
     code = max(merged.exit_code for _, merged in made)
     plain = [
@@ -268,7 +270,8 @@ def merge(
 
     def text() -> Text:
         for container, merged in made:
-            yield f"{counted(merged.samples, 'sample')} of {counted(len(merged.sequences), 'dataset')} in {container}"
+            of = pluralize(len(merged.sequences), "dataset")
+            yield f"{pluralize(merged.samples, 'sample')} of {of} in {container}"
             if merged.groups is not None:
                 yield ""
                 yield from merged.groups.text()
@@ -300,7 +303,7 @@ def export(
     Exit codes: 0 all exported, 1 no dataset exported, 2 wrong usage, 3 some were not exported.
     """
     from edgefirst_ros.dataset.objects.location import Location
-    from edgefirst_ros.fleet.datasets import export_one, export_together, finished_datasets, of_one_kind
+    from edgefirst_ros.fleet.datasets import check_one_kind, export_one, export_together, list_datasets
     from edgefirst_ros.fleet.state import Layout
 
     if to not in SYSTEMS:
@@ -309,7 +312,7 @@ def export(
         remedy = "first edgefirst-ros fleet merge, then export; or use --single-group"
         raise UsageError(f"--to yolo: each drive of a fleet is in one group, and YOLO needs two: {remedy}")
     layout = Layout.of(place)
-    datasets = of_one_kind(finished_datasets(layout, where))
+    datasets = check_one_kind(list_datasets(layout, where))
     target = str(Location.of(out))
     if SYSTEMS[to].joins:
         if cluster is not None or workers is not None:
@@ -317,7 +320,7 @@ def export(
         with report_progress(context) as show:
             code = export_together(layout, datasets, to, target, scratch, show)
         plain = {"out": target, "datasets": len(datasets)}
-        return Said(lambda: plain, lambda: [f"{counted(len(datasets), 'dataset')} in {show_path(out)}"], code)
+        return Said(lambda: plain, lambda: [f"{pluralize(len(datasets), 'dataset')} in {show_path(out)}"], code)
     options = {} if single_group is None else {"single_group": single_group}
     common = {"format": to, "out": target, "options": options, "scratch": scratch}
     return _run_each(context, export_one, layout, datasets, cluster, workers, partly=3, **common)
@@ -343,14 +346,14 @@ def report(
     from typing import cast
 
     from edgefirst_ros.dataset.objects.location import ObjectPath
-    from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
+    from edgefirst_ros.fleet.datasets import fetch_copy, list_datasets, list_failed
     from edgefirst_ros.fleet.state import Layout
-    from edgefirst_ros.report.run import Pages, Wanted, missing
+    from edgefirst_ros.report.run import Pages, Wanted, make_missing_row
 
     layout = Layout.of(place)
-    failed = failed_recordings(layout, where)
+    failed = list_failed(layout, where)
     try:
-        datasets = finished_datasets(layout, where)
+        datasets = list_datasets(layout, where)
     except DatasetError:
         if not failed:
             raise
@@ -359,11 +362,11 @@ def report(
         Wanted(
             cast("Path", ObjectPath(str(layout.root / dataset.container))),
             dataset.name,
-            fetch=partial(local_copy, layout, dataset, scratch, only_tables=table_only),
+            fetch=partial(fetch_copy, layout, dataset, scratch, only_tables=table_only),
         )
         for dataset in datasets
     ]
-    wanted += [missing(*one) for one in failed]
+    wanted += [make_missing_row(*one) for one in failed]
     with report_progress(context) as tell:
         done = Pages(overwrite=overwrite).write_all(wanted, out, table_only=table_only, progress=tell)
     done.note = f"{len(datasets)} of {len(wanted)} recordings have a dataset"
@@ -371,7 +374,7 @@ def report(
 
 
 @contextmanager
-def live(*, quiet: bool) -> Iterator[Callable[[FleetProgress], None]]:
+def show_progress(*, quiet: bool) -> Iterator[Callable[[FleetProgress], None]]:
     """Return a function that prints the progress of a run; it may be called at any rate."""
     terminal, at, width = sys.stderr.isatty(), time.monotonic(), 0
 
@@ -408,7 +411,7 @@ def describe(tally: FleetProgress) -> str:
     if tally.now and tally.seconds:
         rate = tally.now / tally.seconds
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
-        parts.append(size_of(tally.bytes))
+        parts.append(format_size(tally.bytes))
         parts.append(f"{describe_time((tally.total - done) / rate)} left")
     return ", ".join(parts)
 
@@ -425,21 +428,21 @@ def _run_each(
     **options: Any,
 ) -> Result:
     """Run `function` on each dataset; the exit code is `partly` if some are ok."""
-    from edgefirst_ros.fleet.dask_engine import dask_engine
-    from edgefirst_ros.fleet.datasets import for_each
+    from edgefirst_ros.fleet.dask_engine import open_dask
+    from edgefirst_ros.fleet.datasets import run_each
 
     _refuse_both(cluster, workers)
-    with dask_engine(cluster, workers) as engine, report_progress(context) as report:
-        found = for_each(engine, function, layout, datasets, lambda done, of: report("datasets", done, of), **options)
+    with open_dask(cluster, workers) as engine, report_progress(context) as report:
+        found = run_each(engine, function, layout, datasets, lambda done, of: report("datasets", done, of), **options)
         records = sorted(found, key=lambda record: str(record["name"]))
     bad = [(one["name"], one["verdict"], str(one["why"])) for one in records if one["verdict"] != "ok"]
     code = 0 if not bad else partly if len(bad) < len(records) else 1
 
     def text() -> Text:
         if bad:
-            yield _reasons("dataset", bad)
+            yield _list_reasons("dataset", bad)
             yield ""
-        yield f"{counted(len(records), 'dataset')}: {len(records) - len(bad)} ok, {len(bad)} not"
+        yield f"{pluralize(len(records), 'dataset')}: {len(records) - len(bad)} ok, {len(bad)} not"
 
     return Said(lambda: {"datasets": records, "exit_code": code}, text, code)
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, load_settings, wants_json
-from edgefirst_ros.cli.output import Result, Said, explained, progress
-from edgefirst_ros.errors import EdgeFirstError, Text, UsageError, counted, listed
+from edgefirst_ros.cli.output import Result, Said, explain_paths, show_progress
+from edgefirst_ros.errors import EdgeFirstError, Text, UsageError, join_names, pluralize
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -49,27 +49,27 @@ def info(
 
     Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """
-    from edgefirst_ros.dataset.objects.places import fetched, locate
+    from edgefirst_ros.dataset.objects.places import fetch_places, locate
     from edgefirst_ros.sources.inputs import is_recording
     from edgefirst_ros.streams import RECORDINGS
 
     settings, as_json = load_settings(context, config), wants_json(context)
 
     def read() -> Iterator[Any]:
-        for place in _expanded(locate(paths)):
+        for place in _expand_folders(locate(paths)):
             there = place.in_place  # of a dataset in a bucket directory and tables are enough
-            with nullcontext([there]) if there is not None else fetched([place]) as (one,):
+            with nullcontext([there]) if there is not None else fetch_places([place]) as (one,):
                 plain = not place.objects or there is None
                 if plain and (one.suffix in RECORDINGS or is_recording(one)):
-                    facts = recording_facts(one, settings, check_time=check_time, quiet=as_json)
+                    facts = collect_recording_facts(one, settings, check_time=check_time, quiet=as_json)
                     facts["recording"] = place.uri if place.objects else str(one)
-                    found: Any = facts if as_json else recording_text(facts, rigged=settings.rig is not None)
+                    found: Any = facts if as_json else format_recording(facts, rigged=settings.rig is not None)
                 elif check_time:
                     raise UsageError(
                         f"--check-time: {one} is a dataset; expected its recording, which has all messages"
                     )
                 else:
-                    with explained(one, recordings=True):
+                    with explain_paths(one, recordings=True):
                         dataset = DatasetInfo(one, settings.limits)
                         found = dataset.plain() if as_json else [*dataset.text()]
             yield found
@@ -86,17 +86,17 @@ def info(
     return Said(plain, text)
 
 
-def _expanded(places: Iterable[Place]) -> Iterator[Place]:
+def _expand_folders(places: Iterable[Place]) -> Iterator[Place]:
     """Yield places, in place of a folder with recordings those, and the folder too if it also holds datasets."""
     from edgefirst_ros.dataset.names import is_folder_dataset
-    from edgefirst_ros.dataset.objects.places import Place, files_below
-    from edgefirst_ros.dataset.reader import names_several
+    from edgefirst_ros.dataset.objects.places import Place, list_files_below
+    from edgefirst_ros.dataset.reader import is_several
     from edgefirst_ros.sources.inputs import is_recording
 
     for place in places:
         inside = list[Path]()
-        if os.path.isdir(place.path) and not is_recording(place.path) and names_several(place.path):
-            inside = files_below(place.path, lambda one: is_folder_dataset(one) or is_recording(one))
+        if os.path.isdir(place.path) and not is_recording(place.path) and is_several(place.path):
+            inside = list_files_below(place.path, lambda one: is_folder_dataset(one) or is_recording(one))
         recordings = [one for one in inside if is_recording(one)]
         if not recordings or any(one.suffix == ".zip" or is_folder_dataset(one) for one in inside):
             yield place
@@ -152,7 +152,7 @@ class DatasetInfo:
         from edgefirst_ros.dataset.schema import LACKING, SEQUENCES, UNUSED
 
         summary, whole = self._summary, self._summary.whole
-        yield f"{self._path}: {counted(whole.samples, 'sample')} in {counted(len(summary.sequences), 'sequence')}"
+        yield f"{self._path}: {pluralize(whole.samples, 'sample')} in {pluralize(len(summary.sequences), 'sequence')}"
         yield ""
         yield summary.sequence_table()
         if self._place is not None:
@@ -186,16 +186,16 @@ class DatasetInfo:
 
 
 def _describe_unused(of: Mapping[str, Any], drive: str = "", *, rigged: bool) -> str:
-    from edgefirst_ros.sources.topics import option_of
+    from edgefirst_ros.sources.topics import describe_option
 
-    number = "" if of["count"] is None else f" ({counted(of['count'], 'message')})"
-    return f"note: {drive}{of['topic']} is not used{number}; to use it: {option_of(of['use'], rigged=rigged)}"
+    number = "" if of["count"] is None else f" ({pluralize(of['count'], 'message')})"
+    return f"note: {drive}{of['topic']} is not used{number}; to use it: {describe_option(of['use'], rigged=rigged)}"
 
 
 MOST_LABELS = 80
 
 
-def recording_facts(
+def collect_recording_facts(
     path: Path, settings: Settings | None = None, *, check_time: bool = False, quiet: bool = True
 ) -> dict[str, Any]:
     """Return topics with type, number, rate and longest gap, the clocks, and damage, ready for JSON.
@@ -205,10 +205,10 @@ def recording_facts(
     import numpy as np
 
     from edgefirst_ros.config import Settings
-    from edgefirst_ros.messages import known_name
+    from edgefirst_ros.messages import find_known_name
     from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
-    from edgefirst_ros.sensors.calibration import frames_of, judge
-    from edgefirst_ros.sources.inputs import recordings_of
+    from edgefirst_ros.sensors.calibration import find_frames, judge
+    from edgefirst_ros.sources.inputs import list_recordings
     from edgefirst_ros.streams import CAMERA, CAMERA_TYPES
 
     logged: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
@@ -220,13 +220,13 @@ def recording_facts(
     def observe(message: Message) -> None:
         topic, schema = message.topic, message.schema
         logged[topic].append(message.log_time)
-        if schema in CAMERA_TYPES and known_name(topic, schema) in names:
+        if schema in CAMERA_TYPES and find_known_name(topic, schema) in names:
             if topic not in cameras:
                 cameras[topic] = CameraFacts(topic, schema, settings.limits)
             cameras[topic].offer(message)
 
-    ((first, *more),) = (given.files for given in recordings_of([path]))
-    with progress(quiet=quiet) as report:
+    ((first, *more),) = (given.files for given in list_recordings([path]))
+    with show_progress(quiet=quiet) as report:
         walked = walk(first, settings, lambda done, of: report(f"reading {path.name}", done, of), observe, more=more)
     topics = []
     for channel in walked.recording.channels.values():
@@ -274,7 +274,7 @@ def recording_facts(
             "reference": found.roles.reference,
             "time_base": {"base": found.base.base, "topics": found.base.replaced},
             "segments": found.segments,
-            "calibration": judge(known.camera_info, known.static_transforms, frames_of(companions, named)),
+            "calibration": judge(known.camera_info, known.static_transforms, find_frames(companions, named)),
             "labels": known.labels,
             "notes": [*found.roles.notes, *known.notes],
             "unused_topics": found.sequence("").unused,
@@ -282,14 +282,14 @@ def recording_facts(
         if check_time:
             from edgefirst_ros.pipeline import time_check
 
-            with progress(quiet=quiet) as report:
+            with show_progress(quiet=quiet) as report:
                 facts["time_check"] = time_check.check_time(found, settings, report).plain()
     return facts
 
 
-def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
+def format_recording(facts: dict[str, Any], *, rigged: bool = False) -> Text:
     """Return the content of a recording, and the results of a conversion, `rigged` or not, for people."""
-    from edgefirst_ros.sources.topics import namespace_of
+    from edgefirst_ros.sources.topics import find_namespace
 
     when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
     if facts["start"] is not None:
@@ -317,19 +317,19 @@ def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
     left = {of["topic"] for of in facts.get("unused_topics", facts["cameras"])}
     types = {of["topic"]: of["type"] for of in facts["topics"]}
     shown = [camera["topic"] for camera in facts["cameras"] if camera["width"]]
-    if len({namespace_of(topic, types[topic]) for topic in shown}) > 1 and left & set(shown):
+    if len({find_namespace(topic, types[topic]) for topic in shown}) > 1 and left & set(shown):
         options = " ".join(f"--reference-topic {shlex.quote(topic)}" for topic in shown)
         yield (
             f"several cameras: convert with {options} for a sequence of each, with one of them, or with a rig for "
             "samples with all of them (edgefirst-ros rig drafts one)"
         )
     if facts.get("labels"):
-        labels = listed(facts["labels"], MOST_LABELS)
-        yield f"the model knows {counted(len(facts['labels']), 'label')}: {labels}"
+        labels = join_names(facts["labels"], MOST_LABELS)
+        yield f"the model knows {pluralize(len(facts['labels']), 'label')}: {labels}"
     if "reference" in facts:
         yield (
             f"samples would be made of {facts['reference']}; time base {facts['time_base']['base']}, "
-            f"{counted(facts['segments'], 'segment')}; calibration {facts['calibration']}"
+            f"{pluralize(facts['segments'], 'segment')}; calibration {facts['calibration']}"
         )
         for topic, what in facts["time_base"]["topics"].items():
             yield f"note: {topic}: {what}"
@@ -339,12 +339,12 @@ def recording_text(facts: dict[str, Any], *, rigged: bool = False) -> Text:
         yield f"it cannot be converted as it is: {facts['convertible']}"
     for topic in facts["topics"]:
         if topic["undecodable"]:
-            yield f"{topic['topic']}: cannot be decoded: {counted(topic['undecodable'], 'message')}"
+            yield f"{topic['topic']}: cannot be decoded: {pluralize(topic['undecodable'], 'message')}"
     if "time_check" in facts:
-        yield from time_text(facts["time_check"])
+        yield from format_time_check(facts["time_check"])
 
 
-def time_text(check: dict[str, Any]) -> Text:
+def format_time_check(check: dict[str, Any]) -> Text:
     """Return offsets between sensors, drifts of their clocks, and lines for a rig."""
     rows = []
     for pair in check["pairs"]:

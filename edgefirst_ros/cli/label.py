@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of, options_of, report_progress
-from edgefirst_ros.cli.output import Result, explained
+from edgefirst_ros.cli.options import DATASET, get_options, read_limits, report_progress
+from edgefirst_ros.cli.output import Result, explain_paths
 
 
 def label(
@@ -43,11 +43,11 @@ def label(
     Exit codes: 0 all labels imported, 1 dataset unchanged, 2 wrong usage, 3 done, but labels were lost.
     """
     from edgefirst_ros.dataset import Dataset
-    from edgefirst_ros.dataset.objects.places import FETCH, one_on_disk, refuse_buckets
+    from edgefirst_ros.dataset.objects.places import FETCH, get_one_on_disk, refuse_buckets
     from edgefirst_ros.export.labels.labelling import label as run
 
-    limits = limits_of(context)
+    limits = read_limits(context)
     refuse_buckets("label", [dataset], FETCH)
-    with explained(dataset), one_on_disk(dataset) as found, report_progress(context) as tell:
-        options = options_of(context, "dataset", "labels", "form")
+    with explain_paths(dataset), get_one_on_disk(dataset) as found, report_progress(context) as tell:
+        options = get_options(context, "dataset", "labels", "form")
         return run(Dataset(found, limits=limits), form, labels, **options, progress=tell)

@@ -30,7 +30,7 @@ ADDRESS = "an address is such as tcp/127.0.0.1:7447"
 NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
 
 
-def before_ros_arguments(
+def split_ros_arguments(
     verb: str, arguments: Sequence[str], expected: str, most: int | None
 ) -> tuple[list[str], list[str]]:
     """Return the arguments before --ros-args, file:// as paths, and the others.
@@ -55,9 +55,9 @@ def as_parameters(texts: Mapping[str, str], *models: type[BaseModel]) -> list[st
 
     Empty text unsets settings that may be unset; for other types, except text, it counts as not given.
     """
-    from edgefirst_ros.config.load import setting_fields
+    from edgefirst_ros.config.load import list_setting_fields
 
-    fields = setting_fields(*models)
+    fields = list_setting_fields(*models)
     found: list[str] = []
     for name, text in texts.items():
         field = fields.get(name)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of, options_of, report_progress, rule_of
-from edgefirst_ros.cli.output import Result, explained
+from edgefirst_ros.cli.options import DATASET, get_options, read_group_rule, read_limits, report_progress
+from edgefirst_ros.cli.output import Result, explain_paths
 from edgefirst_ros.errors import UsageError
 
 
@@ -40,10 +40,10 @@ def merge(
     from edgefirst_ros.dataset.merge import merge as run
     from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
 
-    rule, limits = rule_of(context), limits_of(context)
+    rule, limits = read_group_rule(context), read_limits(context)
     refuse_buckets("merge", [out], "merge to a folder, or use fleet merge")
-    with explained(*datasets), on_disk(datasets) as found, report_progress(context) as report:
-        options = options_of(context, "datasets", "out")
+    with explain_paths(*datasets), on_disk(datasets) as found, report_progress(context) as report:
+        options = get_options(context, "datasets", "out")
         done = run(found, out, **options, group_rule=rule, limits=limits, progress=report)
     sequences = {found.restore(dataset): names for dataset, names in done.sequences.items()}
     return replace(done, sequences=sequences, notes=list(map(found.restore, done.notes)))
@@ -60,9 +60,9 @@ def split(context: typer.Context, datasets: Annotated[list[Path], DATASET]) -> R
     from edgefirst_ros.dataset.objects.places import FETCH, on_disk, refuse_buckets
     from edgefirst_ros.dataset.regroup import split as run
 
-    rule = rule_of(context)
+    rule = read_group_rule(context)
     if rule is None:
         raise UsageError("expected --split or --group, such as --split train=0.8,val=0.2")
     refuse_buckets("split", datasets, FETCH)
-    with explained(*datasets), on_disk(datasets) as found:
-        return run(found, rule, limits=limits_of(context))
+    with explain_paths(*datasets), on_disk(datasets) as found:
+        return run(found, rule, limits=read_limits(context))

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import limits_of, options_of
-from edgefirst_ros.cli.output import Result, explained
+from edgefirst_ros.cli.options import get_options, read_limits
+from edgefirst_ros.cli.output import Result, explain_paths
 from edgefirst_ros.errors import UsageError
 
 
@@ -56,7 +56,7 @@ def migrate(
     if pixels and normalised:
         raise UsageError("--pixels and --normalised cannot be combined")
     refuse_buckets("migrate", [target], "write to a folder, then upload the table")
-    with explained(source):
-        options = options_of(context, "source", "target", "pixels", "normalised")
+    with explain_paths(source):
+        options = get_options(context, "source", "target", "pixels", "normalised")
         relative = normalised or (False if pixels else None)
-        return run(source, target, **options, normalised=relative, limits=limits_of(context))
+        return run(source, target, **options, normalised=relative, limits=read_limits(context))

@@ -19,8 +19,8 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from edgefirst_ros.cli.output import Report, Result, progress, say, show
-from edgefirst_ros.errors import UsageError, nearest_first
+from edgefirst_ros.cli.output import Report, Result, say, show, show_progress
+from edgefirst_ros.errors import UsageError, sort_nearest
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
@@ -77,7 +77,7 @@ class Command(TyperCommand):
         for one in own:
             if one.param_type_name == "argument":  # typer would add its type, `<list[Path]>`, to its name
                 vars(one)["display_type_rich"] = lambda ctx: ""
-        return [*own, *_parameters(self.uses, self.has_result), shown_help]
+        return [*own, *_make_parameters(self.uses, self.has_result), shown_help]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as click does, with `peer` for a missing address of `--zenoh`.
@@ -107,7 +107,7 @@ class Command(TyperCommand):
             if self.uses and unknown:
                 from edgefirst_ros.config.load import OTHER_NAMES
 
-                name, known = given.lstrip("-").replace("-", "_"), settings_of(self.uses)
+                name, known = given.lstrip("-").replace("-", "_"), list_settings(self.uses)
                 name = OTHER_NAMES.get(name, name)
                 setting = name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
                 if setting:
@@ -135,7 +135,9 @@ class Command(TyperCommand):
 
     def _refuse_empty(self, ctx: Any, args: list[str]) -> None:
         """Raise UsageError for an empty argument: as a path it would be this folder. Launch files pass empty ones."""
-        settings = {one.name for one in _parameters(self.uses, self.has_result)}  # `texts_of` says what each expects
+        settings = {
+            one.name for one in _make_parameters(self.uses, self.has_result)
+        }  # `get_texts` says what each expects
         options = [one for one in self.get_params(ctx) if one.param_type_name == "option" and not one.is_flag]
         names = {option: one.name for one in options for option in one.opts}
         for before, text in zip(["", *args], args, strict=False):
@@ -145,8 +147,8 @@ class Command(TyperCommand):
                 raise UsageError(f"{what}: expected a value, got ''; a variable of the shell may not be set")
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the verb without the options of settings, which it gets by `texts_of`; print its result, and exit."""
-        names = [one.name for one in _parameters(self.uses, self.has_result)]
+        """Call the verb without the options of settings, which it gets by `get_texts`; print its result, and exit."""
+        names = [one.name for one in _make_parameters(self.uses, self.has_result)]
         ctx.meta[CHOSEN], ctx.meta[USES] = {name: ctx.params.pop(name) for name in names}, self.uses
         done: Result | None = super().invoke(ctx)
         if done is not None:
@@ -154,7 +156,7 @@ class Command(TyperCommand):
             raise typer.Exit(done.exit_code)
 
 
-def options_of(context: typer.Context, *others: str) -> dict[str, Any]:
+def get_options(context: typer.Context, *others: str) -> dict[str, Any]:
     """Return the options of a verb but `others`, by name: the function that it calls has parameters of these names."""
     return {name: value for name, value in context.params.items() if name not in others}
 
@@ -165,8 +167,8 @@ def wants_json(context: typer.Context) -> bool:
 
 
 def report_progress(context: typer.Context) -> AbstractContextManager[Report]:
-    """Return a function that prints progress, as `progress` does; with JSON it prints no progress."""
-    return progress(quiet=wants_json(context))
+    """Return a function that prints progress, as `show_progress` does; with JSON it prints no progress."""
+    return show_progress(quiet=wants_json(context))
 
 
 class Group(TyperGroup):
@@ -175,7 +177,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the verb of the arguments. Raises UsageError for an unknown one."""
         if args[0] not in self.commands:
-            known = nearest_first(args[0], self.commands)
+            known = sort_nearest(args[0], self.commands)
             raise UsageError(f"no command {ctx.info_name} {args[0]}; known: {known}")
         return super().resolve_command(ctx, args)
 
@@ -191,18 +193,18 @@ def command_of(uses: str, function: Any) -> type[Command]:
 
 
 @cache
-def settings_of(uses: str) -> Mapping[str, SettingField]:
+def list_settings(uses: str) -> Mapping[str, SettingField]:
     """Return the settings with a tag, by name; also the limits of datasets, and of a capture what only it has."""
     from edgefirst_ros.config import LiveSettings, PlayerSettings, Settings
-    from edgefirst_ros.config.load import setting_fields
+    from edgefirst_ros.config.load import list_setting_fields
     from edgefirst_ros.config.values import CAPTURE, PLAY
 
     models = {CAPTURE: (Settings, LiveSettings), PLAY: (PlayerSettings,)}.get(uses, (Settings,))
-    fields = setting_fields(*models)
+    fields = list_setting_fields(*models)
     return {name: field for name, field in fields.items() if uses in field.schema["verbs"] or name in LIMITS}
 
 
-def limits_of(context: typer.Context) -> Limits:
+def read_limits(context: typer.Context) -> Limits:
     """Return the limits given by --set, else the defaults. Raises UsageError."""
     return load_settings(context).limits
 
@@ -213,8 +215,8 @@ def load_settings(
     """Return the settings by which recordings become samples, from a file and options. Raises UsageError."""
     from edgefirst_ros.config.load import load
 
-    settings = load(config, texts=texts_of(context), note=note)
-    if settings.picture_hook is not None and "picture_hook" in settings_of(context.meta[USES]):
+    settings = load(config, texts=get_texts(context), note=note)
+    if settings.picture_hook is not None and "picture_hook" in list_settings(context.meta[USES]):
         from edgefirst_ros.sensors.picture_hook import prepare_hook
 
         prepare_hook(settings.picture_hook, config)
@@ -225,17 +227,17 @@ EITHER = ("rate", "keyframes")
 """Settings of which a command line has one; a `rate` on it overrides the `keyframes` of a file."""
 
 
-def texts_of(context: typer.Context) -> dict[str, str]:
+def get_texts(context: typer.Context) -> dict[str, str]:
     """Return the settings that were given by options and by --set, as text by full name.
 
     Raises UsageError if one is not NAME=VALUE, is not used by the verb, or has an option too; or an option is empty.
     """
     from edgefirst_ros.config import LiveSettings, Settings
-    from edgefirst_ros.config.load import setting_fields
+    from edgefirst_ros.config.load import list_setting_fields
     from edgefirst_ros.config.values import GROUP
 
     chosen: Mapping[str, Any] = context.meta[CHOSEN]
-    used = settings_of(context.meta[USES])
+    used = list_settings(context.meta[USES])
     texts = {
         name: "true" if value is True else value if isinstance(value, str) else ",".join(value)
         for name, value in chosen.items()
@@ -250,7 +252,7 @@ def texts_of(context: typer.Context) -> dict[str, str]:
             raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
         if name not in used and context.meta[USES] in (READ, GROUP):
             raise UsageError(f"--set: expected one of {', '.join(used)}, got {name!r}")
-        if name not in used and name in setting_fields(Settings, LiveSettings):
+        if name not in used and name in list_setting_fields(Settings, LiveSettings):
             raise UsageError(f"--set {name}: {context.command_path.partition(' ')[2]} does not use this setting")
         if name in own:
             raise UsageError(f"{used[name].flag} and --set {name} cannot be combined")
@@ -263,14 +265,14 @@ def texts_of(context: typer.Context) -> dict[str, str]:
 
 
 @cache
-def _parameters(uses: str, has_result: bool) -> Sequence[Any]:
+def _make_parameters(uses: str, has_result: bool) -> Sequence[Any]:
     """Return the options of settings as parameters of click, made by typer from a function with as many parameters."""
     made = []
 
     def add(name: str, kind: Any, default: object) -> None:
         made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
 
-    for name, field in settings_of(uses).items() if uses else ():
+    for name, field in list_settings(uses).items() if uses else ():
         if field.schema["option"] is None:
             continue
         default = field.schema.get("default")
@@ -298,7 +300,7 @@ def _parameters(uses: str, has_result: bool) -> Sequence[Any]:
     return typer.main.get_command(app).params
 
 
-def rule_of(context: typer.Context) -> GroupRule | None:
+def read_group_rule(context: typer.Context) -> GroupRule | None:
     """Return the group rule given by options and --set, or None without any. Raises UsageError."""
     from edgefirst_ros.dataset.grouping import GroupRule
 

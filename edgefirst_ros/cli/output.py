@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from edgefirst_ros.counts import UNITS
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, listed, one_line, printable
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, escape_line, escape_text, join_names
 from edgefirst_ros.streams import RECORDINGS
 
 
@@ -25,7 +25,7 @@ def say(text: str) -> None:
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        print(printable(text).encode(encoding, "replace").decode(encoding), flush=True)
+        print(escape_text(text).encode(encoding, "replace").decode(encoding), flush=True)
     except OSError as error:
         with open(os.devnull, "wb") as nowhere:  # for buffered text
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
@@ -57,16 +57,16 @@ class Said(NamedTuple):
 def show(text: Text) -> None:
     """Print lines and tables."""
     for one in text:
-        for line in [one_line(one)] if isinstance(one, str) else table(*one):
+        for line in [escape_line(one)] if isinstance(one, str) else format_table(*one):
             say(line)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table: the first and the last column left-aligned, the others right-aligned.
 
     On a terminal that is too narrow for it, each row becomes a paragraph.
     """
-    cleaned = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    cleaned = [[escape_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
     if sys.stdout.isatty() and sum(widths) + 2 * len(head) - 2 > (columns := shutil.get_terminal_size().columns):
         found = []
@@ -92,7 +92,7 @@ Report = Callable[[str, int, int], None]
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Report]:
+def show_progress(*, quiet: bool) -> Iterator[Report]:
     """Return a function that prints progress: it is called with the step, how much is done, and of how much."""
     if quiet:
         yield lambda what, done, of: None
@@ -108,7 +108,7 @@ def progress(*, quiet: bool) -> Iterator[Report]:
             last = now
             show_step(what, done, of, since)
 
-    with _bar() if terminal else nullcontext(_print_step) as show_step:
+    with _open_bar() if terminal else nullcontext(_print_step) as show_step:
         yield report
 
 
@@ -135,11 +135,11 @@ def _print_step(what: str, done: int, of: int, since: float) -> None:
     if done and since:
         parts.append(f"{describe_time(since * max(of - done, 0) / done)} left")
     with suppress(OSError):  # the reader may be gone; the work continues
-        print(one_line(", ".join(filter(None, parts))), file=sys.stderr, flush=True)
+        print(escape_line(", ".join(filter(None, parts))), file=sys.stderr, flush=True)
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[str, int, int, float], None]]:
+def _open_bar() -> Iterator[Callable[[str, int, int, float], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -159,7 +159,7 @@ def _bar() -> Iterator[Callable[[str, int, int, float], None]]:
             if what not in tasks:
                 for task in tasks.values():
                     bar.update(task, visible=False)
-                tasks[what] = bar.add_task(one_line(what).replace("[", "\\["), rate="")
+                tasks[what] = bar.add_task(escape_line(what).replace("[", "\\["), rate="")
             bar.update(tasks[what], completed=done, total=of, rate=describe_rate(what, done, since))
 
         yield show_step
@@ -169,7 +169,7 @@ MOST = 5
 
 
 @contextmanager
-def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
+def explain_paths(*paths: Path, recordings: bool = False) -> Iterator[None]:
     """Add to a DatasetError from inside what `paths` are, where they are not datasets.
 
     `recordings`: the verb reads recordings too.
@@ -180,7 +180,7 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
         places = [place for path in paths for place in (os.path.abspath(path), os.fspath(path))]
         below = any(f"{place}/" in str(error) for place in places)  # the folder was the right one
         meant = [one for one in paths if len(paths) == 1 or str(error).startswith((f"{one}:", os.path.abspath(one)))]
-        known = (instead(path, recordings=recordings) for path in meant)
+        known = (describe_other(path, recordings=recordings) for path in meant)
         hints = "" if below else "".join(f"\n{hint}" for hint in known if hint)
         if recordings and any(what in str(error) for what in ("no such file", "no dataset here")):
             hints += f"\nit reads recordings too: {', '.join(f'*{one}' for one in RECORDINGS)} and rosbag2 folders"
@@ -189,17 +189,17 @@ def explained(*paths: Path, recordings: bool = False) -> Iterator[None]:
         raise type(error)(f"{error}{hints}") from error
 
 
-def instead(path: Path, *, recordings: bool = False) -> str:
+def describe_other(path: Path, *, recordings: bool = False) -> str:
     """Describe a path that is not a dataset, and what to do; empty for an unknown kind, or a recording that is read."""
     from edgefirst_ros.sources.inputs import is_recording
 
     if is_recording(path):
         return "" if recordings else f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
-    found = listed(_datasets(path), MOST)
+    found = join_names(_list_datasets(path), MOST)
     return f"{path} is a folder with datasets in it; name one of them: {found}" if found else ""
 
 
-def _datasets(folder: Path) -> list[Path]:
+def _list_datasets(folder: Path) -> list[Path]:
     from edgefirst_ros.dataset.names import is_folder_dataset, locate
 
     if not os.path.isdir(folder) or folder.name.endswith(".partial"):

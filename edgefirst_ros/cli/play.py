@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import REC_ARGUMENTS, ZENOH, as_parameters, before_ros_arguments, run_node
-from edgefirst_ros.cli.options import texts_of
+from edgefirst_ros.cli.live import REC_ARGUMENTS, ZENOH, as_parameters, run_node, split_ros_arguments
+from edgefirst_ros.cli.options import get_texts
 from edgefirst_ros.errors import UsageError
 
 
@@ -32,8 +32,8 @@ def play(
     from edgefirst_ros.config import PlayerSettings
     from edgefirst_ros.config.load import load_model
 
-    given, ros = before_ros_arguments("play", arguments or (), "one recording", 1)
-    texts = texts_of(context) | ({"recording": given[0]} if given else {})
+    given, ros = split_ros_arguments("play", arguments or (), "one recording", 1)
+    texts = get_texts(context) | ({"recording": given[0]} if given else {})
     if endpoint is None:
         run_node("player", [*ros, *as_parameters(texts, PlayerSettings)])  # of parameters the last one counts
         return

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import limits_of
-from edgefirst_ros.cli.output import Result, explained
+from edgefirst_ros.cli.options import read_limits
+from edgefirst_ros.cli.output import Result, explain_paths
 
 
 def recover(
@@ -28,10 +28,10 @@ def recover(
 
     Exit codes: 0 complete, 1 no sample recovered, 2 wrong usage, 3 data was lost (the report lists it).
     """
-    from edgefirst_ros.dataset.objects.places import FETCH, one_on_disk, refuse_buckets
+    from edgefirst_ros.dataset.objects.places import FETCH, get_one_on_disk, refuse_buckets
     from edgefirst_ros.dataset.recovery.recover import recover as run
 
-    limits = limits_of(context)
+    limits = read_limits(context)
     refuse_buckets("recover", [dataset], FETCH)
-    with explained(dataset), one_on_disk(dataset) as found:
+    with explain_paths(dataset), get_one_on_disk(dataset) as found:
         return run(found, verify=verify, dry_run=dry_run, overwrite=overwrite, limits=limits)

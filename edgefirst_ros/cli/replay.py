@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import REC_ARGUMENTS, as_parameters, before_ros_arguments, run_node
-from edgefirst_ros.cli.options import JOIN, texts_of
+from edgefirst_ros.cli.live import REC_ARGUMENTS, as_parameters, run_node, split_ros_arguments
+from edgefirst_ros.cli.options import JOIN, get_texts
 
 
 def replay(
@@ -35,8 +35,8 @@ def replay(
     """
     from edgefirst_ros.config import ReplaySettings, Settings
 
-    recordings, ros = before_ros_arguments("replay", arguments or (), "recordings", None)
+    recordings, ros = split_ros_arguments("replay", arguments or (), "recordings", None)
     given = {"recordings": json.dumps(recordings, ensure_ascii=False) if recordings else None, "out": out, "name": name}
     given |= {key: "true" if wanted else None for key, wanted in (("join", join), ("overwrite", overwrite))}
-    texts = texts_of(context) | {key: text for key, text in given.items() if text}
+    texts = get_texts(context) | {key: text for key, text in given.items() if text}
     run_node("replay", [*ros, *as_parameters(texts, Settings, ReplaySettings)])  # of parameters the last one counts

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, JOIN, load_settings, options_of, report_progress
-from edgefirst_ros.cli.output import Result, explained
+from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, JOIN, get_options, load_settings, report_progress
+from edgefirst_ros.cli.output import Result, explain_paths
 
 
 def report(
@@ -45,6 +45,6 @@ def report(
     """
     from edgefirst_ros.report.run import report as run
 
-    with explained(*paths, recordings=True), report_progress(context) as tell:
-        options = options_of(context, "paths", "out", "config")
+    with explain_paths(*paths, recordings=True), report_progress(context) as tell:
+        options = get_options(context, "paths", "out", "config")
         return run(paths, out, **options, settings=load_settings(context, config), progress=tell)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.output import progress, say
-from edgefirst_ros.errors import one_line
+from edgefirst_ros.cli.output import say, show_progress
+from edgefirst_ros.errors import escape_line
 
 
 def rig(
@@ -31,15 +31,15 @@ def rig(
     from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
     from edgefirst_ros.pipeline.rig_draft import draft_rig
     from edgefirst_ros.report.run import refuse, write
-    from edgefirst_ros.sources.inputs import recordings_of
+    from edgefirst_ros.sources.inputs import list_recordings
 
     refuse_buckets("rig", [] if out is None else [out], "write the rig to a folder")
     if out is not None:
         refuse(out, overwrite=overwrite)
-    with on_disk(recordings) as found, progress(quiet=False) as report:
-        text = draft_rig(recordings_of(found), report)
+    with on_disk(recordings) as found, show_progress(quiet=False) as report:
+        text = draft_rig(list_recordings(found), report)
     if out is None:
         say(text.rstrip("\n"))
         return
     write(out, text.encode())
-    say(f"{out}: check it, then run edgefirst-ros convert {one_line(str(recordings[0]))} -o OUT --config {out}")
+    say(f"{out}: check it, then run edgefirst-ros convert {escape_line(str(recordings[0]))} -o OUT --config {out}")

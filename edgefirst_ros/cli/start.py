@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_any, is_out_of_memory, printable
+from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_any, escape_text, is_out_of_memory
 
 OBJECTS = 200_000
 """Objects made between two searches for garbage in cycles, which is rare. With Python's 700, a short command spent a
@@ -99,7 +99,7 @@ def _report(error: BaseException) -> int:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not sys.stderr.isatty()
     name = "edgefirst-ros:" if plain else "\x1b[1;31medgefirst-ros:\x1b[0m"  # in red, see https://no-color.org
     with suppress(OSError):
-        print(f"{name} {printable(describe_any(error))}", file=sys.stderr, flush=True)
+        print(f"{name} {escape_text(describe_any(error))}", file=sys.stderr, flush=True)
     if is_out_of_memory(error):
         os._exit(1)  # libraries that are half loaded may crash at the end
     return error.exit_code if isinstance(error, EdgeFirstError) else 1

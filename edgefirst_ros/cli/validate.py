@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import DATASET, limits_of
-from edgefirst_ros.cli.output import Result, Said, explained, instead
-from edgefirst_ros.errors import DatasetError, Text, printable
+from edgefirst_ros.cli.options import DATASET, read_limits
+from edgefirst_ros.cli.output import Result, Said, describe_other, explain_paths
+from edgefirst_ros.errors import DatasetError, Text, escape_text
 
 
 def validate(
@@ -33,18 +33,18 @@ def validate(
     from edgefirst_ros.dataset.validate.fix import Repairs, fix
     from edgefirst_ros.dataset.validate.report import Report
 
-    limits, done = limits_of(context), list[tuple[Path, Report, Repairs | None]]()
+    limits, done = read_limits(context), list[tuple[Path, Report, Repairs | None]]()
     if repair:
         refuse_buckets("validate --fix", datasets, FETCH)
     with on_disk(datasets) as paths:
-        for path in paths if repair else [one for given in paths for one in _datasets_in(given)]:
-            with explained(path):
+        for path in paths if repair else [one for given in paths for one in _list_datasets(given)]:
+            with explain_paths(path):
                 fixed = fix(path, limits=limits) if repair else None
             report = run(path, strict=strict, limits=limits)
             report.dataset = paths.restore(report.dataset)
             done.append((path, report, fixed))
-            if not report.ok and (hint := instead(path)):
-                print(printable(paths.restore(hint)), file=sys.stderr)
+            if not report.ok and (hint := describe_other(path)):
+                print(escape_text(paths.restore(hint)), file=sys.stderr)
 
     def text() -> Text:
         for path, report, fixed in done:
@@ -61,10 +61,10 @@ def validate(
     return Said(lambda: plain[0] if len(plain) == 1 else plain, text, code)
 
 
-def _datasets_in(path: Path) -> list[Path]:
+def _list_datasets(path: Path) -> list[Path]:
     """Return the datasets of a folder that holds some; any other path is one, whatever it is."""
-    from edgefirst_ros.dataset.objects.places import dataset_places
+    from edgefirst_ros.dataset.objects.places import list_dataset_places
 
     with suppress(DatasetError):
-        return dataset_places(path)
+        return list_dataset_places(path)
     return [path]

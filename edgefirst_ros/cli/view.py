@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import CONFIG, JOIN, load_settings, options_of
-from edgefirst_ros.cli.output import explained, progress, say
-from edgefirst_ros.errors import counted, one_line
+from edgefirst_ros.cli.options import CONFIG, JOIN, get_options, load_settings
+from edgefirst_ros.cli.output import explain_paths, say, show_progress
+from edgefirst_ros.errors import escape_line, pluralize
 
 
 def view(
@@ -42,11 +42,11 @@ def view(
     from edgefirst_ros.report.view.run import view as run
 
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else []
-    with explained(*paths, recordings=True), on_disk(paths) as found, progress(quiet=False) as tell:
-        options = options_of(context, "paths", "save", "only", "config")
+    with explain_paths(*paths, recordings=True), on_disk(paths) as found, show_progress(quiet=False) as tell:
+        options = get_options(context, "paths", "save", "only", "config")
         settings = load_settings(context, config)
         done = run(found, save=save, only=names, **options, settings=settings, progress=tell, say=say)
     for note in done.notes:
-        print(one_line(f"note: {note}"), file=sys.stderr)
+        print(escape_line(f"note: {note}"), file=sys.stderr)
     if done.saved is not None:
-        say(f"{done.saved}: {counted(done.samples, 'sample')}, {', '.join(done.entities)}")
+        say(f"{done.saved}: {pluralize(done.samples, 'sample')}, {', '.join(done.entities)}")

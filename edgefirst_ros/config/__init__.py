@@ -3,9 +3,21 @@
 
 from edgefirst_ros.config.rig import Rig, RigSensor, StreamSettings
 from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, LiveSettings, PlayerSettings, ReplaySettings, Settings
-from edgefirst_ros.config.values import SECOND, Model, nanoseconds, utc_nanoseconds
+from edgefirst_ros.config.values import SECOND, Model, parse_utc, to_ns
 
 __all__ = [
-    "MODEL", "PARTS", "SECOND", "SENSORS", "LiveSettings", "Model", "PlayerSettings", "ReplaySettings", "Rig",
-    "RigSensor", "Settings", "StreamSettings", "nanoseconds", "utc_nanoseconds",
+    "MODEL",
+    "PARTS",
+    "SECOND",
+    "SENSORS",
+    "LiveSettings",
+    "Model",
+    "PlayerSettings",
+    "ReplaySettings",
+    "Rig",
+    "RigSensor",
+    "Settings",
+    "StreamSettings",
+    "parse_utc",
+    "to_ns",
 ]  # fmt: skip

@@ -104,26 +104,26 @@ class SettingField:
 
 
 @cache
-def setting_fields(*models: type[BaseModel]) -> Mapping[str, SettingField]:
+def list_setting_fields(*models: type[BaseModel]) -> Mapping[str, SettingField]:
     """Return {name: leaf setting} of the models; those of `streams` once for each companion sensor."""
-    return {field.name: field for model in models for field in _fields_of(model.model_json_schema())}
+    return {field.name: field for model in models for field in _list_fields(model.model_json_schema())}
 
 
-def _fields_of(whole: Mapping[str, Any]) -> Iterator[SettingField]:
+def _list_fields(whole: Mapping[str, Any]) -> Iterator[SettingField]:
     for name, schema in whole["properties"].items():
         inner = schema.get("additionalProperties", schema)
         nested = whole["$defs"][inner["$ref"].rpartition("/")[2]]["properties"] if "$ref" in inner else {}
         if inner is schema and nested:
             outer = {tag: schema[tag] for tag in TAGS if tag in schema}
-            yield from (_field((name, key), {**outer, **value}) for key, value in nested.items())
+            yield from (_find_field((name, key), {**outer, **value}) for key, value in nested.items())
         elif nested:  # settings of every sensor
             for sensor in SENSORS:
-                yield from (_field((name, sensor, key), value) for key, value in nested.items())
+                yield from (_find_field((name, sensor, key), value) for key, value in nested.items())
         else:
-            yield _field((name,), schema)
+            yield _find_field((name,), schema)
 
 
-def _field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
+def _find_field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
     choices = schema.get("anyOf", [])
     for choice in choices:
         if choice["type"] != "null":
@@ -142,7 +142,7 @@ OTHER_NAMES = {
 """Names of settings that users try, and what they mean."""
 
 
-def nearest(name: str, known: Iterable[str], otherwise: str = PAGE) -> str:
+def suggest_nearest(name: str, known: Iterable[str], otherwise: str = PAGE) -> str:
     """Return `; did you mean '...'?` with the nearest known name; without one, where all are listed."""
     names = list(known)
     meant, key = OTHER_NAMES.get(name), name.removeprefix("rig.")
@@ -162,7 +162,7 @@ def put(values: dict[str, Any], path: tuple[str, ...], value: object) -> None:
     for key in path[:-1]:
         values = values.setdefault(key, {})
         if not isinstance(values, dict):
-            raise UsageError(f"{'.'.join(path)}: expected `key: value` lines under {key}, got {_short(values)}")
+            raise UsageError(f"{'.'.join(path)}: expected `key: value` lines under {key}, got {_shorten(values)}")
     values[path[-1]] = value
 
 
@@ -171,11 +171,11 @@ def read_texts(texts: Mapping[str, str], *models: type[BaseModel]) -> dict[str, 
 
     Raises UsageError for an unknown one.
     """
-    fields, values = setting_fields(*models), dict[str, Any]()
+    fields, values = list_setting_fields(*models), dict[str, Any]()
     for name, text in texts.items():
         field = fields.get(name)
         if field is None:
-            raise UsageError(f"--set: unknown setting {_short(name)}{nearest(name, fields)}")
+            raise UsageError(f"--set: unknown setting {_shorten(name)}{suggest_nearest(name, fields)}")
         listed = [part for part in map(str.strip, text.split(",")) if part]
         put(values, field.path, None if field.optional and not text else listed if field.type is list else text)
     return values
@@ -203,11 +203,11 @@ def load(
     values = {key: value for key, value in values.items() if key not in ignored}
     given = read_texts(texts or {}, Settings) | {key: value for key, value in options.items() if value is not None}
     for key, value in given.items():
-        values[key] = _merged(values.get(key), value) if key in NESTED else value
+        values[key] = _merge_maps(values.get(key), value) if key in NESTED else value
     try:
         return Settings(**values)
     except ValidationError as error:
-        fields = setting_fields(Settings, LiveSettings)
+        fields = list_setting_fields(Settings, LiveSettings)
         raise UsageError(explain(error, str(path or ""), fields, options=given, typed=texts or ())) from None
 
 
@@ -222,14 +222,14 @@ def load_model(
     try:
         return model(**{**(values or {}), **given})
     except ValidationError as error:
-        raise UsageError(explain(error, source, setting_fields(model), options=given, typed=given)) from None
+        raise UsageError(explain(error, source, list_setting_fields(model), options=given, typed=given)) from None
 
 
-def _merged(below: object, above: object) -> object:
+def _merge_maps(below: object, above: object) -> object:
     """Return nested maps with those of `above` on top; `above` where one of them is not a map."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
-    return below | {key: _merged(below.get(key), value) for key, value in above.items()}
+    return below | {key: _merge_maps(below.get(key), value) for key, value in above.items()}
 
 
 def read_values(path: Path) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def read_values(path: Path) -> dict[str, Any]:
 
 def from_ros(content: Mapping[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
     """Return settings of the models from ROS parameters: names split at every dot, unset values resolved."""
-    fields, values = setting_fields(*models), dict[str, Any]()
+    fields, values = list_setting_fields(*models), dict[str, Any]()
     parents = {".".join(field.path[:-1]): field.path[:-1] for field in fields.values()}
 
     def walk(prefix: str, part: Mapping[str, Any]) -> None:
@@ -311,18 +311,20 @@ def explain(
         place = f"{source}: " if source and not (path and path[0] in options) else ""
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             known = {field.path[-1 if path[1:] else 0] for field in fields.values() if not path[1:] or field.path[1:]}
-            lines.append(f"{place}unknown setting {_short(key)}{nearest(path[-1], sorted(known))}")
+            lines.append(f"{place}unknown setting {_shorten(key)}{suggest_nearest(path[-1], sorted(known))}")
         elif fault["type"] == "value_error":
             at = f"{flag[:80]}: " if key else ""
-            lines.append(f"{place}{at}{_as_typed(fault['msg'].removeprefix('Value error, '), fields, typed)}")
+            lines.append(f"{place}{at}{_name_as_typed(fault['msg'].removeprefix('Value error, '), fields, typed)}")
         else:
-            lines.append(f"{place}{flag[:80]}: expected {_expected(fault, fields)}, got {_short(fault['input'])}")
+            lines.append(
+                f"{place}{flag[:80]}: expected {_describe_expected(fault, fields)}, got {_shorten(fault['input'])}"
+            )
     if faults[MOST_FAULTS:]:
         lines.append(f"{f'{source}: ' if source else ''}and {len(faults) - MOST_FAULTS} more")
     return "\n".join(lines)
 
 
-def _as_typed(text: str, fields: Mapping[str, SettingField], typed: Iterable[str]) -> str:
+def _name_as_typed(text: str, fields: Mapping[str, SettingField], typed: Iterable[str]) -> str:
     """Return a message with its settings, which are in backticks, as flags if one of them was typed, else as names."""
     flags = not {*typed}.isdisjoint(NAMED.findall(text))
     return NAMED.sub(lambda found: fields[found[1]].flag if flags else found[1], text)
@@ -337,7 +339,7 @@ EXPECTED = {
 """Expected value by the type of a fault, where its message has no words for it."""
 
 
-def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
+def _describe_expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
     """Return the expected value at a fault; for a list item, the expected list."""
     path = tuple(map(str, fault["loc"]))
     whole = fields.get(path[0])
@@ -352,7 +354,7 @@ def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     """Return a short text of a value of any size and depth: a few lines of YAML can expand to billions of values."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from edgefirst_ros import streams
-from edgefirst_ros.config.values import Model, Seconds, setting
-from edgefirst_ros.errors import nearest_first
+from edgefirst_ros.config.values import Model, Seconds, define
+from edgefirst_ros.errors import sort_nearest
 from edgefirst_ros.streams import Sensor
 
 INLINE = "{"
@@ -33,20 +33,20 @@ Frame = Annotated[str, Field(min_length=1), AfterValidator(lambda name: name.rem
 class StreamSettings(Model):
     """How the messages of one companion sensor join the frames."""
 
-    tolerance: Seconds | None = setting(
+    tolerance: Seconds | None = define(
         None, "Largest time difference of a message to its frame, s; the common tolerance if unset"
     )
-    offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0)
-    reuse: bool = setting(True, "Use a message for several frames; if false, only for the nearest one")
+    offset: float = define(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0)
+    reuse: bool = define(True, "Use a message for several frames; if false, only for the nearest one")
 
 
 class RigSensor(StreamSettings):
     """A sensor of a rig: its topics, and how its messages join the frames."""
 
-    topic: str | None = setting(None, "Its topic, or a glob that matches exactly one", min_length=1)
-    info: str | None = setting(None, "Topic of CameraInfo of a camera, or of ModelInfo of a model", min_length=1)
-    masks: str | None = setting(None, "Topic of masks without a header, of a model", min_length=1)
-    tf: tuple[Frame, Frame] | None = setting(None, "Two frames of /tf, fixed and moving, instead of a topic of poses")
+    topic: str | None = define(None, "Its topic, or a glob that matches exactly one", min_length=1)
+    info: str | None = define(None, "Topic of CameraInfo of a camera, or of ModelInfo of a model", min_length=1)
+    masks: str | None = define(None, "Topic of masks without a header, of a model", min_length=1)
+    tf: tuple[Frame, Frame] | None = define(None, "Two frames of /tf, fixed and moving, instead of a topic of poses")
 
 
 def _flatten(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -78,8 +78,8 @@ class Rig(Model):
     """The sensors of a vehicle by their keys, and excluded topics."""
 
     sensors: dict[str, RigSensor] = Field(default_factory=dict)
-    base_frame: Frame | None = setting(None, "Frame of the vehicle in the transforms, if it is not named base_link")
-    unused: tuple[str, ...] = setting((), "Globs of topics to ignore without a note")
+    base_frame: Frame | None = define(None, "Frame of the vehicle in the transforms, if it is not named base_link")
+    unused: tuple[str, ...] = define((), "Globs of topics to ignore without a note")
 
     @model_validator(mode="before")
     @classmethod
@@ -95,7 +95,7 @@ class Rig(Model):
     @property
     def instances(self) -> list[Sensor]:
         """The further instances of sensors, such as `lidar.points.rear`."""
-        known = (streams.of_key(key) for key in self.sensors if key not in streams.ROLES)
+        known = (streams.find_by_key(key) for key in self.sensors if key not in streams.ROLES)
         return [sensor for sensor in known if sensor.instance is not None]
 
     @model_serializer
@@ -142,15 +142,15 @@ def check_key(key: str) -> None:
             raise ValueError(f"{key}: {name!r} cannot name an instance; expected 1 to 32 of a-z, 0-9 and _, no setting")
         return
     base, _, name = key.partition(".")
-    short = [f"{first}.{name}" for first in streams.keys_named(base)]  # `lidar.rear` of `lidar.points.rear`
-    near = streams.meant(key) or next(iter(get_close_matches(key, streams.RIG_KEYS, 1, 0.8)), None)
+    short = [f"{first}.{name}" for first in streams.list_keys(base)]  # `lidar.rear` of `lidar.points.rear`
+    near = streams.find_key(key) or next(iter(get_close_matches(key, streams.RIG_KEYS, 1, 0.8)), None)
     near = near or next(filter(streams.is_key, short), None)
     hint = f"; did you mean {near}?" if near is not None else ""
-    known = nearest_first(key, (*streams.RIG_KEYS, "base_frame", "unused"))
+    known = sort_nearest(key, (*streams.RIG_KEYS, "base_frame", "unused"))
     raise ValueError(f"unknown sensor {key!r}{hint}; known: {known}")
 
 
-def rig_of_text(value: Any) -> Any:
+def read_rig(value: Any) -> Any:
     """Return the content of a rig given as the path of a YAML file, or as text `{camera: /front/image_raw}`."""
     if not isinstance(value, str):
         return value
@@ -169,5 +169,5 @@ def rig_of_text(value: Any) -> Any:
 
 
 OPTIONAL_TEXT = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-RigText = Annotated[Rig | None, BeforeValidator(rig_of_text), WithJsonSchema(OPTIONAL_TEXT)]
+RigText = Annotated[Rig | None, BeforeValidator(read_rig), WithJsonSchema(OPTIONAL_TEXT)]
 """A rig; on the command line and in ROS parameters it is text."""

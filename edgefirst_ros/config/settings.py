@@ -14,8 +14,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from edgefirst_ros import streams
 from edgefirst_ros.config import values
 from edgefirst_ros.config.rig import Rig, RigSensor, RigText, StreamSettings
-from edgefirst_ros.config.values import CAPTURE, CONVERT, FLEET, GROUP, PLAY, SHOW, WRITING, Model, Seconds, setting
-from edgefirst_ros.errors import nearest_first
+from edgefirst_ros.config.values import (
+    CAPTURE,
+    CONVERT,
+    FLEET,
+    GROUP,
+    PLAY,
+    SHOW,
+    WRITING,
+    Model,
+    Seconds,
+    define,
+)
+from edgefirst_ros.errors import sort_nearest
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.streams import Sensor
 
@@ -32,137 +43,135 @@ SHARES = "train=0.8,val=0.2"
 
 
 UNSET_STREAM, UNSET_SENSOR, UNSET_RIG = StreamSettings(), RigSensor(), Rig()
-write_setting = partial(setting, verbs=WRITING)
-group_setting = partial(setting, verbs=(*WRITING, GROUP))
-play_setting = partial(setting, verbs=(PLAY,))
+write_setting = partial(define, verbs=WRITING)
+group_setting = partial(define, verbs=(*WRITING, GROUP))
+play_setting = partial(define, verbs=(PLAY,))
 
 
 class Settings(Model):
     """Every setting of a conversion or capture, with its default."""
 
-    rig: RigText = setting(
+    rig: RigText = define(
         None, "Topics of the sensors of another vehicle: a map, or a YAML file with it",
         examples=["{camera: /image_raw}"], option="FILE",
     )  # fmt: skip
-    reference_topic: values.Topics | None = setting(
+    reference_topic: values.Topics | None = define(
         None, "Topic whose messages become samples; the camera if unset; repeat it for a sequence of each topic",
         option="T", repeated=True,
     )  # fmt: skip
-    gps_topic: str | None = setting(None, "Topic of the position; needed only where several are possible")
-    imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several are possible")
-    model_topic: str | None = setting(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
-    lidar_topic: str | None = setting(None, "Topic of lidar.points; the only cloud that is not a radar's if unset")
-    radar_topic: str | None = setting(None, "Topic of radar.targets; the only cloud of a radar if unset")
-    cube_topic: str | None = setting(None, "Topic of radar.cube; the only one of its type if unset")
-    pose_topic: str | None = setting(None, "Topic of the vehicle's pose; the only one of its types if unset")
-    strict_topics: bool = setting(
+    gps_topic: str | None = define(None, "Topic of the position; needed only where several are possible")
+    imu_topic: str | None = define(None, "Topic of the attitude; needed only where several are possible")
+    model_topic: str | None = define(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
+    lidar_topic: str | None = define(None, "Topic of lidar.points; the only cloud that is not a radar's if unset")
+    radar_topic: str | None = define(None, "Topic of radar.targets; the only cloud of a radar if unset")
+    cube_topic: str | None = define(None, "Topic of radar.cube; the only one of its type if unset")
+    pose_topic: str | None = define(None, "Topic of the vehicle's pose; the only one of its types if unset")
+    strict_topics: bool = define(
         False, "Reject a recording that has usable topics without a use, except those in `unused` of the rig",
         verbs=(CONVERT, FLEET), option="", exclude=True,  # the dataset is the same
     )  # fmt: skip
-    time_base: Literal["auto", "publish", "header", "log"] = setting(
+    time_base: Literal["auto", "publish", "header", "log"] = define(
         "auto", "Stamps that are used: header, publish_time or log_time of the messages", option=""
     )
 
-    start: values.Moment | None = setting(
+    start: values.Moment | None = define(
         None, "Start of the samples: s from the first frame, or UTC", examples=["2.5", "2026-01-15T12:00:05Z"],
         verbs=(CONVERT, FLEET, SHOW), option="T",
     )  # fmt: skip
-    end: values.Moment | None = setting(
+    end: values.Moment | None = define(
         None, "End of the samples: s from the first frame, or UTC", examples=["10", "2026-01-15T12:00:10.5Z"],
         verbs=(CONVERT, FLEET, SHOW), option="T",
     )  # fmt: skip
-    rate: float | None = setting(
+    rate: float | None = define(
         None, "Rate of samples, Hz; the first frame of each interval, all frames if unset", gt=0, le=1e6, option="HZ",
         changes=True,
     )  # fmt: skip
-    keyframes: bool = setting(
+    keyframes: bool = define(
         False, "Only keyframes of the video become samples; rate overrides it", option="", changes=True
     )
-    prefer: Literal["model"] | None = setting(
+    prefer: Literal["model"] | None = define(
         None, "model: with rate, take the first frame that the model processed, if an interval has one"
     )
-    require: tuple[str, ...] = setting(
+    require: tuple[str, ...] = define(
         (), "Drop samples without these sensors; model: without a result of the model", option="radar.cube,...",
         changes=True,
     )  # fmt: skip
 
-    sensors: tuple[str, ...] = setting((), "Sensors to read; all if empty", option="camera,...")
-    tolerance: Seconds = setting(0.1, "Largest time difference of a sensor's message to the frame, s", option="S")
-    no_reuse: bool = setting(
+    sensors: tuple[str, ...] = define((), "Sensors to read; all if empty", option="camera,...")
+    tolerance: Seconds = define(0.1, "Largest time difference of a sensor's message to the frame, s", option="S")
+    no_reuse: bool = define(
         False, "Use a sensor's message only for the nearest frame, not for all near ones", option=""
     )
-    streams: dict[str, StreamSettings] = setting(dict, "Settings of single sensors")
-    lookahead: Annotated[float, Field(gt=0, le=10.0)] = setting(
+    streams: dict[str, StreamSettings] = define(dict, "Settings of single sensors")
+    lookahead: Annotated[float, Field(gt=0, le=10.0)] = define(
         1.0, "Time to wait for late messages, beyond the usual delay of their topic, s"
     )
-    max_gap: Seconds = setting(2.0, "Longest time between two fixes or two IMU messages to interpolate between them, s")
-    heading_from_imu: bool = setting(
+    max_gap: Seconds = define(2.0, "Longest time between two fixes or two IMU messages to interpolate between them, s")
+    heading_from_imu: bool = define(
         False, "The IMU's yaw is a true heading (counter-clockwise from east): write GPSImgDirection"
     )
 
-    radar_points: Literal["targets", "clusters"] = setting("targets", "Source of radar.pcd")
+    radar_points: Literal["targets", "clusters"] = define("targets", "Source of radar.pcd")
     radar_fields: Literal["message", "documented"] = write_setting(
         "message", "Fields of radar.pcd; documented: add the field noise (NaN)", option=""
     )
     pcd: Literal["binary", "binary_compressed", "ascii"] = write_setting("binary", "Data encoding of PCD files")
     lidar_images: bool = write_setting(False, "Write lidar.png and lidar.jpeg where those topics exist")
-    decoder: Literal["software", "auto", "v4l2m2m"] = setting(
+    decoder: Literal["software", "auto", "v4l2m2m"] = define(
         "software", "Video decoder; auto: the V4L2 M2M hardware decoder where it exists"
     )
     camera_format: Literal["jpeg", "png"] = write_setting("jpeg", "File format of decoded pictures")
     jpeg_quality: int = write_setting(
         90, "Quality of JPEG pictures that are encoded", ge=1, le=100, option="Q", changes=True
     )
-    max_width: int | None = setting(
-        None, "Scale wider pictures down to this width, pixels", ge=16, le=65535, option="W"
-    )
-    picture_hook: str | None = setting(
+    max_width: int | None = define(None, "Scale wider pictures down to this width, pixels", ge=16, le=65535, option="W")
+    picture_hook: str | None = define(
         None, "Function that changes each picture before it is encoded: module:function",
         pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", examples=["privacy:blur"],
     )  # fmt: skip
 
-    min_score: float = setting(0.0, "Lowest score of a box that becomes an annotation", ge=0, le=1)
-    label_map: Annotated[dict[str, str], BeforeValidator(values.names_of_text)] = setting(
+    min_score: float = define(0.0, "Lowest score of a box that becomes an annotation", ge=0, le=1)
+    label_map: Annotated[dict[str, str], BeforeValidator(values.parse_names)] = define(
         dict, "New names of labels, such as car=vehicle; an empty name drops a label", examples=["car=vehicle,tree="]
     )
-    masks: bool = setting(True, "Write the masks of the model")
+    masks: bool = define(True, "Write the masks of the model")
     polygons: bool = write_setting(False, "Write the outlines of instance masks as polygons")
-    degradation: bool = setting(False, "Grade the degradation of each picture")
+    degradation: bool = define(False, "Grade the degradation of each picture")
 
     schema_version: Literal["2025.10", "2026.04", "2026.10"] = write_setting(
         "2026.04", "Version of the annotation schema", option="", flag="--schema"
     )
-    layout: Literal["zip", "directory"] = setting(
+    layout: Literal["zip", "directory"] = define(
         "zip", "One ZIP, or the same members as files", verbs=(CONVERT, CAPTURE), option=""
     )
-    split: Annotated[dict[str, values.Share], BeforeValidator(values.shares_of_text)] = group_setting(
+    split: Annotated[dict[str, values.Share], BeforeValidator(values.parse_shares)] = group_setting(
         dict, "Share of each group, such as train=0.8,val=0.2", examples=[SHARES], option=SHARES
     )
     split_block: float = group_setting(10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400)
     split_gap: float = group_setting(
         0.0, "Samples nearer than this to a block of another group have no group, s", ge=0, le=3600
     )
-    stable: bool = setting(
+    stable: bool = define(
         False,
         "Assign groups by the names of sequences, so that they stay when you add others",
         verbs=(CONVERT, CAPTURE, GROUP),
         option="",
     )
-    group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(values.globs_of_text)] = group_setting(
+    group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(values.parse_globs)] = group_setting(
         dict, "Group of sequences by name, such as test=night*; split assigns only the others",
         examples=["test=night*"], option="NAME=GLOB", repeated=True,
     )  # fmt: skip
-    jobs: int = setting(
+    jobs: int = define(
         0, "Number of threads that decode and encode; 0: one per processor", verbs=(CONVERT, CAPTURE), option="N",
         ge=0, le=256, exclude=True,  # not part of the stored configuration: any number writes the same dataset
     )  # fmt: skip
-    limits: Annotated[Limits, BeforeValidator(values.no_switches)] = setting(
+    limits: Annotated[Limits, BeforeValidator(values.no_switches)] = define(
         Limits, "Limits on the size of data that is read"
     )
 
     @field_validator("schema_version", mode="before")
     @classmethod
-    def _unquoted(cls, value: Any) -> Any:
+    def _read_version(cls, value: Any) -> Any:
         """Return the version as text: YAML reads 2026.10 as a number."""
         return f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else value
 
@@ -173,9 +182,9 @@ class Settings(Model):
         instances = [sensor.key for sensor in rig.instances] if isinstance(rig, Rig) else []
         known, found = (*usual.get(str(info.field_name), SENSORS), *instances), []
         for name in value:
-            key = name if name in known else streams.meant(name)
+            key = name if name in known else streams.find_key(name)
             if key is None or key not in known:
-                raise ValueError(f"unknown sensor {name!r}; known: {nearest_first(str(name), known)}")
+                raise ValueError(f"unknown sensor {name!r}; known: {sort_nearest(str(name), known)}")
             found.append(key)
         names = tuple(dict.fromkeys(found))
         return dict(zip(names, value.values(), strict=True)) if isinstance(value, dict) else names
@@ -218,7 +227,7 @@ class Settings(Model):
         for key in (*self.require, *self.sensors, *self.own_rig.sensors):
             if key in streams.ROLES:
                 continue
-            name, value = streams.of_key(key).setting or ("", None)
+            name, value = streams.find_by_key(key).setting or ("", None)
             if name and getattr(self, name) != value:
                 wanted = f"set {name} to {value} (--set {name}={value})"
                 raise ValueError(f"{key} is requested but {name} is {getattr(self, name)}: {wanted}")
@@ -300,9 +309,9 @@ class Settings(Model):
         Returns:
             Begin, inclusive, and end, exclusive, ns since the epoch.
         """
-        utc, ends = values.utc_nanoseconds, ((self.start, -FOREVER), (self.end, FOREVER))
+        utc, ends = values.parse_utc, ((self.start, -FOREVER), (self.end, FOREVER))
         begin, end = (
-            forever if at is None else utc(at) if isinstance(at, str) else first + values.nanoseconds(at)
+            forever if at is None else utc(at) if isinstance(at, str) else first + values.to_ns(at)
             for at, forever in ends
         )
         return begin, end
@@ -337,7 +346,7 @@ class Settings(Model):
     @property
     def companions(self) -> tuple[Sensor, ...]:
         """The companion sensors in use, in the order of their members."""
-        found = [*streams.companions(), *self.own_rig.instances]
+        found = [*streams.list_companions(), *self.own_rig.instances]
         chosen = (s for s in found if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
         used = (sensor for sensor in chosen if not self.sensors or sensor.key in self.sensors)
         return tuple(sorted(used, key=lambda sensor: sensor.order))
@@ -358,7 +367,7 @@ class Settings(Model):
         """
         own: StreamSettings = self.own_rig.sensors.get(sensor) or self.streams.get(sensor, UNSET_STREAM)
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
-        return values.nanoseconds(tolerance), values.nanoseconds(own.offset), own.reuse and not self.no_reuse
+        return values.to_ns(tolerance), values.to_ns(own.offset), own.reuse and not self.no_reuse
 
 
 def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -374,47 +383,47 @@ def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 class LiveSettings(Model):
     """Settings of a capture, also `Settings`."""
 
-    out: values.Place = setting("datasets", "Folder for the datasets")
-    host: str | None = setting(None, "First part of the names of sequences; the name of this machine if unset")
-    sequence: str | None = setting(None, "Name of the first dataset; host and start in UTC if unset")
-    autostart: bool = setting(True, "Start recording when the node starts, instead of on command")
-    pretrigger: Seconds = setting(0.0, "Time before the start command with which a dataset begins, s")
-    pretrigger_bytes: int = setting(
+    out: values.Place = define("datasets", "Folder for the datasets")
+    host: str | None = define(None, "First part of the names of sequences; the name of this machine if unset")
+    sequence: str | None = define(None, "Name of the first dataset; host and start in UTC if unset")
+    autostart: bool = define(True, "Start recording when the node starts, instead of on command")
+    pretrigger: Seconds = define(0.0, "Time before the start command with which a dataset begins, s")
+    pretrigger_bytes: int = define(
         1 << 29, "Memory for the pre-trigger, bytes; with too little a dataset begins later", ge=1 << 20
     )
-    max_bytes: int = setting(0, "Size at which a new dataset begins, bytes; 0: never", ge=0, changes=True)
-    max_seconds: float = setting(0.0, "Length at which a new dataset begins, s; 0: never", ge=0, changes=True)
-    fsync: bool = setting(True, "Sync every commit to the disk, so that a power cut cannot lose it")
-    flush_interval: float = setting(1.0, "Longest time between commits, s", gt=0, le=60.0)
-    min_free_bytes: int = setting(
+    max_bytes: int = define(0, "Size at which a new dataset begins, bytes; 0: never", ge=0, changes=True)
+    max_seconds: float = define(0.0, "Length at which a new dataset begins, s; 0: never", ge=0, changes=True)
+    fsync: bool = define(True, "Sync every commit to the disk, so that a power cut cannot lose it")
+    flush_interval: float = define(1.0, "Longest time between commits, s", gt=0, le=60.0)
+    min_free_bytes: int = define(
         500_000_000, "Free space on the disk at which the capture stops, bytes", ge=0, changes=True
     )
-    stale_after: float = setting(5.0, "Time without a sample after which the capture is stale, s", gt=0, le=3600)
-    topics: Annotated[tuple[str, ...], AfterValidator(check_patterns)] = setting(
+    stale_after: float = define(5.0, "Time without a sample after which the capture is stale, s", gt=0, le=3600)
+    topics: Annotated[tuple[str, ...], AfterValidator(check_patterns)] = define(
         (), "Topics that may be used, by names or regular expressions; all if empty"
     )
-    qos_profile_overrides_path: str | None = setting(
+    qos_profile_overrides_path: str | None = define(
         None, "YAML file with the QoS of single subscriptions, in the form of rosbag2; for ROS 2 only"
     )
-    depth: int = setting(100, "Queue depth: messages that may wait per topic", ge=1, le=10_000)
-    report: bool = setting(False, "Write an HTML report beside each finished dataset")
-    upload: str | None = setting(None, "Where finished datasets are sent, such as s3://drives/car7; nowhere if unset")
-    keep: bool = setting(
+    depth: int = define(100, "Queue depth: messages that may wait per topic", ge=1, le=10_000)
+    report: bool = define(False, "Write an HTML report beside each finished dataset")
+    upload: str | None = define(None, "Where finished datasets are sent, such as s3://drives/car7; nowhere if unset")
+    keep: bool = define(
         True, "Keep a dataset once it is uploaded; if not, it is removed after its checksums were compared"
     )
-    upload_rate: int = setting(0, "Largest upload rate, bytes per second; 0: unlimited", ge=0)
+    upload_rate: int = define(0, "Largest upload rate, bytes per second; 0: unlimited", ge=0)
 
 
 class ReplaySettings(Model):
     """Settings of a conversion as a ROS node, also `Settings`."""
 
-    recordings: tuple[values.Place, ...] = setting(
+    recordings: tuple[values.Place, ...] = define(
         (), "Recordings (.mcap, .db3, .bag, rosbag2 folders), or folders of these; each becomes a sequence"
     )
-    join: bool = setting(False, "All files are parts of one recording")
-    out: values.Place = setting("datasets", "Folder for the dataset")
-    name: str | None = setting(None, "Name of the dataset; that of the recording if unset")
-    overwrite: bool = setting(False, "Replace an existing dataset")
+    join: bool = define(False, "All files are parts of one recording")
+    out: values.Place = define("datasets", "Folder for the dataset")
+    name: str | None = define(None, "Name of the dataset; that of the recording if unset")
+    overwrite: bool = define(False, "Replace an existing dataset")
 
 
 class PlayerSettings(Model):

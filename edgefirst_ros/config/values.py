@@ -42,7 +42,7 @@ TAGS = ("verbs", "option", "flag", "repeated", "changes")
 """Tags of a setting in its JSON schema; a nested one without them has those of the outer one."""
 
 
-def setting(
+def define(
     default: Any,
     description: str,
     *,
@@ -70,21 +70,21 @@ def setting(
     return Field(description=description, json_schema_extra=tags, **rules)
 
 
-def _moment(value: Any) -> Any:
+def _parse_moment(value: Any) -> Any:
     """Return seconds as a number, or a UTC time as text, from any accepted form."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     try:
         value = float(value)
     except (TypeError, ValueError):
-        utc_nanoseconds(value)
+        parse_utc(value)
     else:
         if not 0 <= value <= 1e9:
             raise ValueError(f"expected seconds from the first frame on, at least 0, got {value:g}")
     return value
 
 
-def topics_of(value: Any) -> Any:
+def parse_topics(value: Any) -> Any:
     """Return one topic, or several given as a list or as comma-separated text, each once."""
     if isinstance(value, str) and "," in value:
         value = [topic for topic in map(str.strip, value.split(",")) if topic]
@@ -95,7 +95,7 @@ def topics_of(value: Any) -> Any:
     return value
 
 
-def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
+def _split_pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a map written as on the command line and in ROS parameters: train=0.8,val=0.2."""
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
@@ -106,9 +106,9 @@ def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
 
 Share = Annotated[float, BeforeValidator(no_switch)]
 Seconds = Annotated[float, Field(ge=0.0, le=60.0)]
-Moment = Annotated[float | str, BeforeValidator(_moment)]
-"""Seconds from the first stamp of the reference topic, or a UTC time (`utc_nanoseconds`)."""
-Topics = Annotated[tuple[str, ...] | str, BeforeValidator(topics_of)]
+Moment = Annotated[float | str, BeforeValidator(_parse_moment)]
+"""Seconds from the first stamp of the reference topic, or a UTC time (`parse_utc`)."""
+Topics = Annotated[tuple[str, ...] | str, BeforeValidator(parse_topics)]
 """One topic, or at least two."""
 Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 """A path, in which ~ is the user's folder: in files of parameters no shell replaces it."""
@@ -125,12 +125,12 @@ class Model(BaseModel):
         return value if cls.model_fields[str(info.field_name)].annotation is bool else no_switch(value)
 
 
-def shares_of_text(value: Any) -> Any:
+def parse_shares(value: Any) -> Any:
     """Read train=0.8,val=0.2; anything but text remains to the model."""
     if not isinstance(value, str):
         return value
     shares: dict[str, float] = {}
-    for group, share in _pairs(value, "GROUP=SHARE such as train=0.8"):
+    for group, share in _split_pairs(value, "GROUP=SHARE such as train=0.8"):
         try:
             shares[group] = float(share)
         except ValueError:
@@ -138,30 +138,30 @@ def shares_of_text(value: Any) -> Any:
     return shares
 
 
-def names_of_text(value: Any) -> Any:
-    """Read car=vehicle,tree= as `shares_of_text` does."""
-    return dict(_pairs(value, "LABEL=NAME such as car=vehicle")) if isinstance(value, str) else value
+def parse_names(value: Any) -> Any:
+    """Read car=vehicle,tree= as `parse_shares` does."""
+    return dict(_split_pairs(value, "LABEL=NAME such as car=vehicle")) if isinstance(value, str) else value
 
 
-def globs_of_text(value: Any) -> Any:
-    """Read test=night*,test=rain* as `shares_of_text` does; a single pattern in a map becomes a list of one."""
+def parse_globs(value: Any) -> Any:
+    """Read test=night*,test=rain* as `parse_shares` does; a single pattern in a map becomes a list of one."""
     if isinstance(value, dict):
         return {group: [glob] if isinstance(glob, str) else glob for group, glob in value.items()}
     if not isinstance(value, str):
         return value
     found: dict[str, list[str]] = {}
-    for group, glob in _pairs(value, "GROUP=GLOB such as test=night*"):
+    for group, glob in _split_pairs(value, "GROUP=GLOB such as test=night*"):
         found.setdefault(group, []).append(glob)
     return found
 
 
 @functools.lru_cache(maxsize=256)  # called for settings with every frame
-def nanoseconds(seconds: float) -> int:
+def to_ns(seconds: float) -> int:
     """Return seconds as whole nanoseconds, without the error of a float."""
     return round(Fraction(str(seconds)) * SECOND)
 
 
-def utc_nanoseconds(text: Any) -> int:
+def parse_utc(text: Any) -> int:
     """Return ns since the epoch of a UTC time in ISO 8601 with Z; raises ValueError for anything else."""
     form = r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d)\.(\d{1,9}))?Z"
     found = re.fullmatch(form, text, re.ASCII) if isinstance(text, str) else None

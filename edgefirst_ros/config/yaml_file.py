@@ -54,15 +54,15 @@ class _Loader(yaml.SafeLoader):
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
-        if node is not None and _values(node, {}) > LARGEST_CONFIGURATION:
+        if node is not None and _count_values(node, {}) > LARGEST_CONFIGURATION:
             raise yaml.YAMLError(f"over {LARGEST_CONFIGURATION} values are not a configuration")
         return node
 
     def construct_scalar(self, node: Any) -> Any:
         if node.tag == WHOLE_NUMBER and len(node.value) > LONGEST_NUMBER:
-            raise _refused(node, f"a number of {len(node.value)} characters")
+            raise _make_error(node, f"a number of {len(node.value)} characters")
         if any("\ud800" <= character <= "\udfff" for character in node.value):
-            raise _refused(node, "half a surrogate pair")
+            raise _make_error(node, "half a surrogate pair")
         return super().construct_scalar(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise _refused(key, f"{key.value!r} comes twice")
+                    raise _make_error(key, f"{key.value!r} comes twice")
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -78,11 +78,11 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)  # as text: to the nanosecond
 
 
-def _refused(node: yaml.Node, what: str) -> yaml.YAMLError:
+def _make_error(node: yaml.Node, what: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(problem=what, problem_mark=node.start_mark)
 
 
-def _values(node: yaml.Node, known: dict[int, int]) -> int:
+def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
     """Return how many values a node represents, with those that aliases repeat; `known`: of nodes by their id.
 
     Raises YAMLError for one that holds itself.
@@ -91,7 +91,7 @@ def _values(node: yaml.Node, known: dict[int, int]) -> int:
         known[id(node)] = 0  # until it is counted
         inner = node.value if isinstance(node, yaml.CollectionNode) else ()
         parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
-        known[id(node)] = 1 + sum(_values(part, known) for part in parts)
+        known[id(node)] = 1 + sum(_count_values(part, known) for part in parts)
     if not known[id(node)]:
         raise yaml.YAMLError("an alias is inside of the value that it names")
     return known[id(node)]

@@ -17,14 +17,14 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import DatasetPaths, Key
-from edgefirst_ros.dataset.query import KEY, annotating, keys_of
+from edgefirst_ros.dataset.query import KEY, select_annotating, select_keys
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, keep_each
-from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import find_annotations, open_annotations
 from edgefirst_ros.dataset.tables.forms import Annotations
 from edgefirst_ros.dataset.tables.values import MISFITS
 from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, write_rows
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, explain_errors, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, describe_any, explain_errors, pluralize, sort_nearest
 from edgefirst_ros.limits import Limits
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -68,11 +68,11 @@ def write_annotations(
         if dry_run:  # the dataset may be where nothing can be written
             target = Path(stack.enter_context(TemporaryDirectory(prefix="edgefirst-label-")), target.name)
         replacement = stack.enter_context(Replacement(target))
-        before = _before(dataset)
+        before = _read_before(dataset)
         given = _read(before, frame)
         rows, known = given.frame(), before.frame()
         labels = Labels.of(before.metadata, known, categories)
-        rows = labels.indexed(_complete(dataset, rows, known))
+        rows = labels.add_indices(_complete(dataset, rows, known))
         with replacement.writing() as file:
             _write(file, given, rows, labels)
         if dry_run:
@@ -84,14 +84,14 @@ def write_annotations(
     return kept
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], further: Mapping[str, str]) -> pl.DataFrame:
+def make_table(rows: Sequence[Mapping[str, Any]], further: Mapping[str, str]) -> pl.DataFrame:
     """Return rows, by column, as a table with the schema's types; `further` names columns that it does not know.
 
     Raises DatasetError for values that do not fit.
     """
     columns: dict[str, pa.Array] = {}
     for name in {"name": None, "frame": None, "label": None, **dict.fromkeys(name for row in rows for name in row)}:
-        kind = None if name in further else schema.working(schema.WORKING[name])
+        kind = None if name in further else schema.choose_working_type(schema.WORKING[name])
         with explain_errors(f"column {further.get(name, name)!r} does not fit {kind}", *MISFITS):
             columns[further.get(name, name)] = pa.array([row.get(name) for row in rows], kind)
     return pl.DataFrame(pl.from_arrow(pa.table(columns)))
@@ -116,9 +116,9 @@ class _Rows:
         yield from self._table.to_batches()
 
 
-def _before(dataset: Written) -> Annotations:
+def _read_before(dataset: Written) -> Annotations:
     """Return the annotations that are replaced. Raises DatasetError if their conventions cannot be written."""
-    file = annotation_path(dataset.paths.arrow)
+    file = find_annotations(dataset.paths.arrow)
     if file is None:
         metadata = {key.name: key.written for key in schema.METADATA if key.written is not None}
         none = pl.DataFrame(schema={"name": pl.String})
@@ -142,7 +142,7 @@ def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
     if "mask" in frame.columns and frame["mask"].dtype == pl.Binary:
         given.tally.lose("mask: no PNG file", frame["mask"].bin.starts_with(PNG).to_list().count(False))
     if given.tally.lost:
-        lost = "; ".join(f"{what} ({counted(number, 'value')})" for what, number in given.tally.lost.items())
+        lost = "; ".join(f"{what} ({pluralize(number, 'value')})" for what, number in given.tally.lost.items())
         raise UsageError(f"annotations that cannot be stored: {lost}")
     given.tally.freeze()
     return given
@@ -151,7 +151,9 @@ def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
 def _complete(dataset: Written, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Return the rows in sample order, completed by columns of the sample, with one row for each sample without any."""
     order = pl.DataFrame(dataset.keys, {"name": pl.String, "frame": pl.Int64}, orient="row").with_row_index(PLACE)
-    place = keys_of(rows, dataset.paths.arrow).join(order, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    place = select_keys(rows, dataset.paths.arrow).join(
+        order, on=KEY, how="left", nulls_equal=True, maintain_order="left"
+    )
     if place[PLACE].null_count():
         _refuse(dataset, place.with_row_index("row").filter(pl.col(PLACE).is_null()).row(0, named=True))
     for name in rows.columns:
@@ -161,8 +163,8 @@ def _complete(dataset: Written, rows: pl.DataFrame, known: pl.DataFrame) -> pl.D
             for row in differing.filter(pl.col(name) > 1).head(1).iter_rows(named=True):
                 where = f"frame {row.get('frame')} of {row['name']!r}"
                 raise UsageError(f"{where} has {row[name]} values of {name}, which is one")
-    own = _of_samples(dataset, order, known)
-    kept = annotating(rows.with_columns(place[PLACE]))
+    own = _list_sample_columns(dataset, order, known)
+    kept = select_annotating(rows.with_columns(place[PLACE]))
     parts = [kept, rows.with_columns(place[PLACE]).join(kept.select(PLACE), on=PLACE, how="anti")]
     parts[1] = parts[1].unique(PLACE, keep="first", maintain_order=True)
     there = pl.concat([part.select(PLACE) for part in parts])
@@ -176,14 +178,16 @@ def _complete(dataset: Written, rows: pl.DataFrame, known: pl.DataFrame) -> pl.D
     return every.with_columns(filled).drop(PLACE)
 
 
-def _of_samples(dataset: Written, order: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+def _list_sample_columns(dataset: Written, order: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of each sample in the old table; stamps also from the frames table."""
     names = [
         name
         for name, column in schema.WORKING.items()
         if name in known.columns and (column.level == "sample" or name == "timestamp")
     ]
-    key = keys_of(known, dataset.paths.arrow).join(order, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    key = select_keys(known, dataset.paths.arrow).join(
+        order, on=KEY, how="left", nulls_equal=True, maintain_order="left"
+    )
     placed = known.select(names).with_columns(key[PLACE]).drop_nulls(PLACE)
     found = placed.group_by(PLACE, maintain_order=True).agg(pl.col(name).drop_nulls().first() for name in names)
     if dataset.stamps is None:
@@ -199,30 +203,30 @@ def _refuse(dataset: Written, row: Mapping[str, Any]) -> None:
     name, frame = row["name"], row["frame"]
     sequences = list(dict.fromkeys(key.name for key in dataset.keys))
     if name not in sequences:
-        raise UsageError(f"row {row['row']}: unknown sequence {name!r}; known: {nearest_first(name, sequences)}")
+        raise UsageError(f"row {row['row']}: unknown sequence {name!r}; known: {sort_nearest(name, sequences)}")
     frames = [str(key.frame) for key in dataset.keys if key.name == name]
     raise UsageError(
-        f"row {row['row']}: sequence {name!r} has no frame {frame}; known: {nearest_first(str(frame), frames)}"
+        f"row {row['row']}: sequence {name!r} has no frame {frame}; known: {sort_nearest(str(frame), frames)}"
     )
 
 
 def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) -> None:
     version = given.version
-    known = schema.columns(version)
+    known = schema.list_columns(version)
     bound = {column.name for column in schema.COLUMNS}
     further = {name: given.columns[name] for name in given.columns if name not in bound}
     if "timing" in known and "timing" in given.columns:
         further["timing"] = given.columns["timing"]  # with the fields that no version knows
     columns: dict[str, Column] = {**known, **further}
-    target = schema.journal_schema({**schema.WORKING, **further})
+    target = schema.make_journal_schema({**schema.WORKING, **further})
     plain = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     table = plain.cast(pa.schema([target.field(name) for name in plain.schema.names]))
     for name in table.schema.names:
         separated = name == "polygon" and "mask" in known and "polygon" not in known
         if name not in columns and not separated and table[name].null_count < len(table):
-            raise UsageError(f"schema {version} has no column {name!r}; known: {nearest_first(name, known)}")
+            raise UsageError(f"schema {version} has no column {name!r}; known: {sort_nearest(name, known)}")
     there = {name: column for name, column in columns.items() if name in table.schema.names}
     filled, categories = count_columns(table.to_batches, there)
     written = choose_columns(filled, columns)
-    metadata = schema.stated(version, labels.metadata(given.metadata), written)
+    metadata = schema.order_metadata(version, labels.metadata(given.metadata), written)
     write_rows(table.to_batches, file, ".arrow", written, categories, metadata, version)

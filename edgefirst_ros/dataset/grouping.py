@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import Settings, nanoseconds
+from edgefirst_ros.config import Settings, to_ns
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.tables.write import Batches
-from edgefirst_ros.errors import UsageError, nearest_first
+from edgefirst_ros.errors import UsageError, sort_nearest
 
 
 class Kind(NamedTuple):
@@ -57,7 +57,7 @@ def assign(tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> dict[st
     return dict(balance.group_of)
 
 
-def stable_group(sequence: str, shares: Mapping[str, float]) -> str:
+def hash_group(sequence: str, shares: Mapping[str, float]) -> str:
     """Return the group of a sequence by the hash of only its name: it does not depend on other sequences."""
     place = int.from_bytes(hashlib.sha256(sequence.encode()).digest()[:8], "big") / 2**64
     for group, share in shares.items():
@@ -203,7 +203,7 @@ class GroupRule:
         """Return the rule in the settings; None without groups."""
         if not settings.split and not settings.group:
             return None
-        block, gap = nanoseconds(settings.split_block), nanoseconds(settings.split_gap)
+        block, gap = to_ns(settings.split_block), to_ns(settings.split_gap)
         return cls(settings.split, settings.group, settings.stable, block, gap)
 
     @classmethod
@@ -238,7 +238,7 @@ class GroupRule:
             for glob in globs:
                 if not any(fnmatch.fnmatchcase(sequence, glob) for sequence in sequences):
                     turned = f"; the group is first: {glob}={group}" if group in sequences else ""
-                    known = nearest_first(glob, sequences)
+                    known = sort_nearest(glob, sequences)
                     raise UsageError(f"--group {group}={glob} matches no sequence{turned}; known: {known}")
 
     def groups(self, tallies: Tallies) -> Groups:
@@ -248,11 +248,13 @@ class GroupRule:
         rest = {sequence for sequence, group in by_sequence.items() if group is None}
         by_block: dict[int, str] = {}
         if self.shares and self.stable:
-            by_sequence |= {sequence: stable_group(sequence, self.shares) for sequence in rest}
+            by_sequence |= {sequence: hash_group(sequence, self.shares) for sequence in rest}
         elif self.shares and len(rest) >= len(self.shares):
-            by_sequence |= assign(_summed({key: key[0] for key in tallies if key[0] in rest}, tallies), self.shares)
+            by_sequence |= assign(
+                _sum_tallies({key: key[0] for key in tallies if key[0] in rest}, tallies), self.shares
+            )
         elif self.shares:
-            blocks = assign(_summed({key: str(key[1]) for key in tallies if key[0] in rest}, tallies), self.shares)
+            blocks = assign(_sum_tallies({key: str(key[1]) for key in tallies if key[0] in rest}, tallies), self.shares)
             by_block = {int(block): group for block, group in blocks.items()}
             by_sequence = {sequence: group for sequence, group in by_sequence.items() if group is not None}
         return Groups(by_sequence, by_block, self.block, self.gap)
@@ -264,14 +266,14 @@ class GroupRule:
         return None
 
 
-def _summed(units: Mapping[tuple[str, int], str], tallies: Tallies) -> dict[str, Counter[Kind]]:
+def _sum_tallies(units: Mapping[tuple[str, int], str], tallies: Tallies) -> dict[str, Counter[Kind]]:
     found: dict[str, Counter[Kind]] = {}
     for key, unit in units.items():
         found.setdefault(unit, Counter()).update(tallies[key])
     return found
 
 
-def groups_of(rule: GroupRule, frames: Iterable[pl.DataFrame], annotations: Iterable[pl.DataFrame]) -> Groups:
+def find_groups(rule: GroupRule, frames: Iterable[pl.DataFrame], annotations: Iterable[pl.DataFrame]) -> Groups:
     """Return the groups of all samples: of rows of frames and of annotations with name and timestamp.
 
     Rows of frames may have stamps of companions, those of annotations labels.
@@ -287,7 +289,7 @@ def groups_of(rule: GroupRule, frames: Iterable[pl.DataFrame], annotations: Iter
 
 def count_samples(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], Counter[Kind]]]:
     """Yield the values of the columns `by`, and counts of samples and sensors of rows of frames that have them."""
-    stamps = {sensor.key: f"{sensor.column}_timestamp" for sensor in streams.of_columns(rows.columns)}
+    stamps = {sensor.key: f"{sensor.column}_timestamp" for sensor in streams.find_by_columns(rows.columns)}
     stamps = {key: column for key, column in stamps.items() if column in rows.columns}
     counts = [pl.len().alias("samples"), *(pl.col(column).count() for column in stamps.values())]
     for row in rows.group_by(by).agg(counts).sort(by).rows():
@@ -314,7 +316,7 @@ def with_groups(rule: GroupRule | None, frames: Batches, annotations: Batches) -
         return table(batch, "name", *(name for name in batch.schema.names if name.endswith("timestamp")))
 
     labels = (table(batch, "name", "timestamp", "label") for batch in annotations())
-    groups, keep = groups_of(rule, map(stamps, frames()), labels), not rule.shares
+    groups, keep = find_groups(rule, map(stamps, frames()), labels), not rule.shares
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in annotations():

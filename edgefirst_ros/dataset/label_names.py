@@ -14,8 +14,8 @@ from typing import Any
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.lazy import pl
-from edgefirst_ros.dataset.schema import parsed
-from edgefirst_ros.dataset.tables.write import json_text
+from edgefirst_ros.dataset.schema import parse_metadata
+from edgefirst_ros.dataset.tables.write import encode_json
 from edgefirst_ros.errors import UsageError
 
 MOST_NAMED = 10
@@ -39,13 +39,13 @@ class Labels:
         if categories is not None:
             ids = {of["id"]: name for name, of in categories.items() if type(of.get("id")) is int}
             return cls(ids, {name: dict(of) for name, of in categories.items()})
-        found = cls(categories=described(metadata))
-        for index, name in pairs_of(metadata, rows):
+        found = cls(categories=read_categories(metadata))
+        for index, name in list_pairs(metadata, rows):
             found.names.setdefault(index, name)
         found.bound = bool(found.names) and bool(metadata.keys() & {"labels", "category_metadata"})
         return found
 
-    def indexed(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def add_indices(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows whose labels all have an index, which are added to those known.
 
         Raises UsageError where an index represents two labels, or a label has two.
@@ -54,7 +54,7 @@ class Labels:
             return rows
         if "label_index" not in rows.columns:
             rows = rows.with_columns(pl.lit(None, pl.UInt64).alias("label_index"))
-        pairs = _pairs(rows)
+        pairs = _list_row_pairs(rows)
         if conflicts := list_conflicts(pairs):
             raise UsageError(f"{'; '.join(conflicts)}; expected one index a label")
         given = dict(pairs)
@@ -84,30 +84,30 @@ class Labels:
         known = {name: dict(of) for name, of in self.categories.items()}
         for index in sorted(self.names):
             known.setdefault(self.names[index], {})["id"] = index
-        return {**kept, "category_metadata": json_text(known)} if known else kept
+        return {**kept, "category_metadata": encode_json(known)} if known else kept
 
 
-def described(metadata: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def read_categories(metadata: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return the category metadata by label."""
-    stated = _parsed(metadata, "category_metadata", dict)
+    stated = _parse_value(metadata, "category_metadata", dict)
     return {name: dict(of) for name, of in stated.items() if isinstance(of, Mapping)}
 
 
-def pairs_of(metadata: Mapping[str, str], rows: pl.DataFrame) -> list[tuple[int, str]]:
+def list_pairs(metadata: Mapping[str, str], rows: pl.DataFrame) -> list[tuple[int, str]]:
     """Return (label_index, label) of the category metadata, then of the rows; both may number a label differently.
 
     In datasets of earlier versions only `labels` numbers labels that no row has: it does where all rows agree with it.
     """
-    categories = described(metadata)
+    categories = read_categories(metadata)
     stated = [(of["id"], name) for name, of in categories.items() if type(of.get("id")) is int]
-    there = _pairs(rows) if {"label", "label_index"} <= set(rows.columns) else []
-    listed = [item for item in enumerate(_parsed(metadata, "labels", list)) if isinstance(item[1], str)]
+    there = _list_row_pairs(rows) if {"label", "label_index"} <= set(rows.columns) else []
+    listed = [item for item in enumerate(_parse_value(metadata, "labels", list)) if isinstance(item[1], str)]
     if not categories and set(there) <= set(listed):
         stated = listed
     return list(dict.fromkeys([*stated, *there]))
 
 
-def categories_of(labels: Sequence[str]) -> dict[str, dict[str, int]]:
+def make_categories(labels: Sequence[str]) -> dict[str, dict[str, int]]:
     """Return the category metadata of a model's labels: the id of each is its place, of equal ones the first."""
     places = {name: index for index, name in reversed([*enumerate(labels)])}  # there may be 65,536
     return {name: {"id": places[name]} for name in dict.fromkeys(labels)}
@@ -139,7 +139,7 @@ def unite_models(known: Sequence[str] | None, own: Sequence[str] | None) -> list
     """
     if known is None or own is None:
         return None if known is own else [*(known or own or ())]
-    pairs = [(of["id"], name) for labels in (known, own) for name, of in categories_of(labels).items()]
+    pairs = [(of["id"], name) for labels in (known, own) for name, of in make_categories(labels).items()]
     conflicts = list_conflicts(pairs)
     if conflicts:
         raise UsageError(
@@ -150,11 +150,11 @@ def unite_models(known: Sequence[str] | None, own: Sequence[str] | None) -> list
     return [*max(known, own, key=len)]
 
 
-def _pairs(rows: pl.DataFrame) -> list[tuple[int, str]]:
+def _list_row_pairs(rows: pl.DataFrame) -> list[tuple[int, str]]:
     found = rows.select("label_index", "label").drop_nulls().unique(maintain_order=True)
     return [(int(index), str(name)) for index, name in found.iter_rows()]
 
 
-def _parsed(metadata: Mapping[str, str], key: str, kind: type[Any]) -> Any:
-    value = parsed(metadata[key]) if key in metadata else None
+def _parse_value(metadata: Mapping[str, str], key: str, kind: type[Any]) -> Any:
+    value = parse_metadata(metadata[key]) if key in metadata else None
     return value if isinstance(value, kind) else kind()

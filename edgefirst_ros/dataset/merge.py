@@ -17,16 +17,25 @@ from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_box_frames, unite_labels
-from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, folded, safe_name
-from edgefirst_ros.dataset.query import keys_of
+from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, fold_case, make_safe
+from edgefirst_ros.dataset.query import select_keys
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
 from edgefirst_ros.dataset.tables.rowlog import carry_timing
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, listed, printable, show_path
+from edgefirst_ros.errors import (
+    DatasetError,
+    EdgeFirstError,
+    Text,
+    UsageError,
+    escape_text,
+    join_names,
+    pluralize,
+    show_path,
+)
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png, rename_exif
-from edgefirst_ros.streams import CAMERA, form_of, of_column
+from edgefirst_ros.streams import CAMERA, find_by_column, find_form
 
 MOST_NAMED = 3
 """Most dropped members that a note names."""
@@ -64,7 +73,7 @@ class Merged:
         }
 
     def text(self) -> Text:
-        yield f"{counted(self.samples, 'sample')} in {show_path(self.paths.container)}"
+        yield f"{pluralize(self.samples, 'sample')} in {show_path(self.paths.container)}"
         for dataset, sequences in self.sequences.items():
             for old, new in sequences.items():
                 yield f"{dataset}: {old}" + (f" is now {new}" if new != old else "")
@@ -114,11 +123,12 @@ def merge(
     """
     if not datasets:
         raise UsageError("no dataset is given")
-    name = check_name(name) if name is not None else safe_name(Path(os.path.abspath(out)).name)
+    name = check_name(name) if name is not None else make_safe(Path(os.path.abspath(out)).name)
     datasets = [datasets] if isinstance(datasets, str | os.PathLike) else datasets
     opened = [part for path in datasets for part in Dataset(path, limits=limits).parts]
     parts = [
-        MergeInput(dataset, names) for dataset, names in zip(opened, _sequences(opened, rename=rename), strict=True)
+        MergeInput(dataset, names)
+        for dataset, names in zip(opened, _name_sequences(opened, rename=rename), strict=True)
     ]
     if group_rule is not None:
         group_rule.check([new for part in parts for new in part.sequences.values()])
@@ -131,8 +141,8 @@ def merge(
     box3d_frame = unite_box_frames(parts, notes)
     stated = {"labels": labels, "category_metadata": categories, "box3d_frame": box3d_frame}
     stamped = (name for part in parts for name in part.frames.columns if name.endswith("_timestamp"))
-    companions = schema.companions_of(stamped)
-    known = schema.frames_columns(companions)
+    companions = schema.find_companions(stamped)
+    known = schema.list_frames_columns(companions)
     version = max(part.version for part in parts)
     columns = carry_timing(*(part.timing for part in parts))
     for part in parts:
@@ -152,20 +162,20 @@ def merge(
     with writer, ExitStack() as failing:
         failing.callback(writer.abort)
         for part in parts:
-            with part.opened():
+            with part.open_rows():
                 kept: list[Key] = []
                 for key in (sample.key for sample in part.dataset):
                     if key.frame is None:
                         place = part.dataset.container.path
                         raise DatasetError(f"{place}: {key.name!r} has no frame number and cannot be merged")
-                    row = _frames_row(part, key, known, companions)
+                    row = _make_frames_row(part, key, known, companions)
                     if row is None:
                         continue
                     kept.append(key)
-                    writer.write(_sample(part, key, row))
+                    writer.write(_make_sample(part, key, row))
                     if progress is not None:
                         progress(f"merging {part.dataset.paths.name}", writer.samples, total)
-                lost += _left_over(part, kept, notes)
+                lost += _count_left_over(part, kept, notes)
         if not writer.samples:
             raise DatasetError("the datasets have no samples with a row in the frames table; no dataset is written")
         failing.pop_all()  # from here on all data exists, and can be completed later
@@ -177,7 +187,7 @@ def merge(
 
 
 # ---- names ---------------------------------------------------------------------------------------
-def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, str]]:
+def _name_sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, str]]:
     """Return for each dataset {sequence: new name}. Raises UsageError if two are the same, or have the same one."""
     owners: dict[str, Dataset] = {}
     places, found = set[str](), []
@@ -188,20 +198,22 @@ def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, s
         names = {}
         for sequence in dataset.sequences:
             new = sequence
-            if folded(new) in owners:
+            if fold_case(new) in owners:
                 if not rename:
-                    both = f"{owners[folded(new)].container.path} and {dataset.container.path}"
+                    both = f"{owners[fold_case(new)].container.path} and {dataset.container.path}"
                     raise UsageError(f"{both} both have a sequence {sequence!r}; use --rename to rename the second one")
-                free = (safe_name(f"{sequence}-{number}") for number in itertools.count(2))
-                new = next(name for name in free if folded(name) not in owners)
-            owners[folded(new)] = dataset
+                free = (make_safe(f"{sequence}-{number}") for number in itertools.count(2))
+                new = next(name for name in free if fold_case(name) not in owners)
+            owners[fold_case(new)] = dataset
             names[sequence] = new
         found.append(names)
     return found
 
 
 # ---- samples -------------------------------------------------------------------------------------
-def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: Sequence[str]) -> dict[str, Any] | None:
+def _make_frames_row(
+    part: MergeInput, key: Key, known: Collection[str], companions: Sequence[str]
+) -> dict[str, Any] | None:
     """Return the frames row of a sample; None if it has no row with a stamp."""
     number = part.dataset.frame_rows.get(key)
     if number is None:
@@ -211,21 +223,21 @@ def _frames_row(part: MergeInput, key: Key, known: Collection[str], companions: 
         return None
     members = part.dataset.members(key).keys()
     stamped = [base for base in companions if f"{base}_timestamp" in part.frames.columns]
-    there = {kind for base in stamped for kind in of_column(base).kinds}
+    there = {kind for base in stamped for kind in find_by_column(base).kinds}
     for base in companions if members.isdisjoint(CAMERA.kinds) else ():  # a picture is the reference where there is one
-        kinds = of_column(base).kinds
+        kinds = find_by_column(base).kinds
         if there.isdisjoint(kinds) and not members.isdisjoint(kinds):
             row |= {f"{base}_timestamp": row["timestamp"], f"{base}_skew": 0}  # elsewhere it is not the reference
             there.update(kinds)
     return row
 
 
-def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> NewSample:
+def _make_sample(part: MergeInput, key: Key, row: dict[str, Any]) -> NewSample:
     dataset, sequence = part.dataset, part.sequences[key.name]
     members: list[tuple[str, Sequence[Any]]] = []
     for kind, name in dataset.members(key).items():
         buffers: Sequence[Any] = [dataset.container.read(name)]
-        if sequence != key.name and form_of(kind) == "camera":
+        if sequence != key.name and find_form(kind) == "camera":
             try:
                 exif = rename_exif(buffers[0], sequence)
                 if exif is not None:  # else another program wrote it
@@ -238,19 +250,19 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any]) -> NewSample:
     return NewSample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
 
 
-def _left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:
+def _count_left_over(part: MergeInput, kept: Sequence[Key], notes: list[str]) -> int:
     """Note the members of no sample, and the rows of both tables that belong to no sample that was `kept`."""
     dataset, without = part.dataset, len(part.dataset) - len(kept)
     place = dataset.container.path
-    rows = pl.concat([part.keys, keys_of(part.frames, dataset.paths.frames)])
+    rows = pl.concat([part.keys, select_keys(part.frames, dataset.paths.frames)])
     unknown = rows.unique().join(pl.DataFrame(kept, part.keys.schema, orient="row"), on=["name", "frame"], how="anti")
     if without:
-        notes.append(f"{place}: dropped, without a stamp in the frames table: {counted(without, 'sample')}")
+        notes.append(f"{place}: dropped, without a stamp in the frames table: {pluralize(without, 'sample')}")
     if unknown.height > without:
-        notes.append(f"{place}: dropped, rows without members: {counted(unknown.height - without, 'sample')}")
+        notes.append(f"{place}: dropped, rows without members: {pluralize(unknown.height - without, 'sample')}")
     own = {name for sample in dataset for name in dataset.members(sample.key).values()}
     foreign = [name for name in dataset.container.names if name not in own and not name.endswith("/")]
     if foreign:
-        names = listed(map(printable, foreign), MOST_NAMED)
-        notes.append(f"{place}: dropped, of no sample: {counted(len(foreign), 'member')}: {names}")
+        names = join_names(map(escape_text, foreign), MOST_NAMED)
+        notes.append(f"{place}: dropped, of no sample: {pluralize(len(foreign), 'member')}: {names}")
     return without + unknown.height + len(foreign)

@@ -20,24 +20,24 @@ import pyarrow as pa
 
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.label_names import MOST_NAMED, described, list_conflicts, pairs_of
+from edgefirst_ros.dataset.label_names import MOST_NAMED, list_conflicts, list_pairs, read_categories
 from edgefirst_ros.dataset.names import Key
-from edgefirst_ros.dataset.query import keys_of, spans_of
+from edgefirst_ros.dataset.query import find_spans, select_keys
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.schema import (
     CALIBRATION,
     LEFT_OUT,
     SEQUENCES,
-    combined,
-    frames_metadata,
-    parsed,
+    combine_sequences,
+    parse_frames_metadata,
+    parse_metadata,
     unite_topics,
 )
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, to_polars
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, find_annotations, to_polars
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
 from edgefirst_ros.dataset.tables.values import cast_rows
-from edgefirst_ros.errors import DatasetError, UsageError, explain_errors, text_of
+from edgefirst_ros.errors import DatasetError, UsageError, explain_errors, quote_error
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.masks import VOID
 from edgefirst_ros.sensors.png import encode_gray
@@ -93,9 +93,9 @@ class MergeInput:
         self.frames = read_frames(file)
         foreign = sorted(set(file.schema.names) - set(self.frames.columns))
         self.notes += [f"{frames}: columns that are not merged: {', '.join(foreign)}"] if foreign else []
-        self.frames_metadata = frames_metadata(frames, file.metadata)
+        self.frames_metadata = parse_frames_metadata(frames, file.metadata)
         self._rows: AnnotationRows | None = None
-        self._path = path = annotation_path(self.dataset.paths.arrow)
+        self._path = path = find_annotations(self.dataset.paths.arrow)
         if path is None:
             return
         found = read_annotations(path, limits=limits)
@@ -109,11 +109,11 @@ class MergeInput:
                 "them with edgefirst-ros migrate --box3d-axes optical"
             )
         schema.check_writable(path, self.version, self.metadata, table.columns)
-        labels = parsed(self.metadata["labels"]) if "labels" in self.metadata else None
+        labels = parse_metadata(self.metadata["labels"]) if "labels" in self.metadata else None
         if labels is not None and (not isinstance(labels, list) or not all(isinstance(one, str) for one in labels)):
             raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
         self.classes = labels
-        self.pairs = pairs_of(self.metadata, table.select(n for n in ("label", "label_index") if n in table.columns))
+        self.pairs = list_pairs(self.metadata, table.select(n for n in ("label", "label_index") if n in table.columns))
         self.has_classes = bool(find_class_masks(table).any())
         if "object_id" in table.columns:
             self.object_ids = frozenset(table["object_id"].drop_nulls().unique())
@@ -128,11 +128,11 @@ class MergeInput:
 
     @property
     def keys(self) -> pl.DataFrame:
-        """(sequence, frame) of the samples with rows, even those without members, while `opened`."""
+        """(sequence, frame) of the samples with rows, even those without members, within `open_rows`."""
         return KEYS if self._rows is None else self._rows.keys
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
+    def open_rows(self) -> Iterator[None]:
         """Hold the annotation rows, for `rows` and `keys`: of one part at a time, as they take the memory."""
         if self._path is not None:
             limits = self.dataset.limits
@@ -142,7 +142,7 @@ class MergeInput:
         self._rows = None
 
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
-        """Return the rows of a sample for the merged dataset, while `opened`; None without any."""
+        """Return the rows of a sample for the merged dataset, within `open_rows`; None without any."""
         return None if self._rows is None else self._rows.of(key, timestamp)
 
 
@@ -211,7 +211,7 @@ def _unite_categories(parts: Sequence[MergeInput], numbers: Mapping[str, int]) -
     """Return the category metadata of all parts; where two differ in more than the id, the first."""
     united: dict[str, dict[str, Any]] = {}
     for part in parts:
-        for label, own in described(part.metadata).items():
+        for label, own in read_categories(part.metadata).items():
             plain = {key: value for key, value in own.items() if key != "id"}
             if not united.get(label):
                 united[label] = plain
@@ -266,10 +266,10 @@ def read_frames(file: TableFile) -> pl.DataFrame:
     """
     known = {
         c.name: c
-        for c in schema.frames_columns(schema.companions_of(file.schema.names)).values()
+        for c in schema.list_frames_columns(schema.find_companions(file.schema.names)).values()
         if c.name in file.schema.names
     }
-    wanted = schema.journal_schema(known)
+    wanted = schema.make_journal_schema(known)
     batches = []
     for batch in file.batches():
         with explain_errors(str(file.path), DatasetError):
@@ -289,7 +289,7 @@ class AnnotationRows:
         names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
         table = pa.Table.from_batches(list(found.batches(names)), found.schema_of(names))
         self.table = to_polars(self.path, table)
-        self._order = keys_of(self.table.select(name for name in KEYS.columns if name in names), self.path)
+        self._order = select_keys(self.table.select(name for name in KEYS.columns if name in names), self.path)
         self.keys = self._order.unique()
         self._spans: dict[Key, tuple[int, int]] = {}
         self._pixels = max(FREE_PIXELS, PIXELS_PER_BYTE * found.path.stat().st_size, limits.unpacked_bytes)
@@ -318,7 +318,7 @@ class AnnotationRows:
                 table = table.with_columns(table["mask"].scatter(classes.arg_true(), masks))
         (batch,) = table.rechunk().to_arrow(compat_level=OLDEST).to_batches()
         self._batch = cast_rows(batch, part.columns)
-        self._spans = spans_of(order)
+        self._spans = find_spans(order)
 
     def of(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset; None without any."""
@@ -344,7 +344,7 @@ class AnnotationRows:
                     )
                 classes = np.asarray(image).astype(np.uint8)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise DatasetError(f"{self.path}: a mask cannot be read as PNG: {text_of(error)}") from error
+            raise DatasetError(f"{self.path}: a mask cannot be read as PNG: {quote_error(error)}") from error
         if max((known[old] for old in np.flatnonzero(np.bincount(classes.ravel(), minlength=256))), default=0) > VOID:
             raise DatasetError(f"{self.path}: a mask of classes can have at most {VOID} labels")
         return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])
@@ -389,13 +389,13 @@ def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, A
             counts.add(Counts.of(known["counts"] or {}))
         except KeyError as error:
             raise DatasetError(f"{part.dataset.paths.frames}: the metadata have no counts") from error
-        sequences |= _sequences(part, known, len(sources), {*sequences, *part.sequences.values()})
+        sequences |= _merge_sequences(part, known, len(sources), {*sequences, *part.sequences.values()})
         sources += known.get("sources") or []
     if len(found) == 1 and all(old == new for old, new in parts[0].sequences.items()):
         return {**found[0], SEQUENCES: sequences}
-    common, differing = combined(sequences)
+    common, differing = combine_sequences(sequences)
     notes += differing
-    merged: dict[str, Any] = {"sources": sources, "time_base": _time_base(parts, found), "counts": counts.plain()}
+    merged: dict[str, Any] = {"sources": sources, "time_base": _merge_time_base(parts, found), "counts": counts.plain()}
     for key in ONCE:
         values = [known.get(key) for known in found]
         given = [value for value in values if value] or values[:1]
@@ -417,7 +417,9 @@ def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, A
     return merged | ({"recovered": recovered} if recovered else {}) | ({LEFT_OUT: left} if left else {})
 
 
-def _sequences(part: MergeInput, known: Mapping[str, Any], offset: int, taken: set[str]) -> dict[str, dict[str, Any]]:
+def _merge_sequences(
+    part: MergeInput, known: Mapping[str, Any], offset: int, taken: set[str]
+) -> dict[str, dict[str, Any]]:
     """Return the metadata of a dataset's sequences by new name; their source indices start at `offset`.
 
     Of sequences without samples too, unless another one has their name.
@@ -430,7 +432,7 @@ def _sequences(part: MergeInput, known: Mapping[str, Any], offset: int, taken: s
     return found
 
 
-def _time_base(parts: Sequence[MergeInput], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _merge_time_base(parts: Sequence[MergeInput], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the time base as a conversion of several recordings has it: of the first, and by sequence."""
     bases: dict[str, Any] = {}
     for part, known in zip(parts, found, strict=True):

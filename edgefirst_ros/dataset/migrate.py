@@ -22,18 +22,24 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path, locate
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
-from edgefirst_ros.dataset.objects.places import one_on_disk
-from edgefirst_ros.dataset.schema import SEQUENCES, Column, frames_metadata
+from edgefirst_ros.dataset.objects.places import get_one_on_disk
+from edgefirst_ros.dataset.schema import SEQUENCES, Column, parse_frames_metadata
 from edgefirst_ros.dataset.storage.lock import Replacement
-from edgefirst_ros.dataset.tables.arrow_file import SUFFIXES, TableFile, annotation_path
+from edgefirst_ros.dataset.tables.arrow_file import SUFFIXES, TableFile, find_annotations
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
-from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, is_valid, numbers_of
-from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, outline_of_png, scores_lost, write_rows
-from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, explain_errors
+from edgefirst_ros.dataset.tables.values import LAYOUTS, convert_layout, fix_lengths, is_valid, read_numbers
+from edgefirst_ros.dataset.tables.write import (
+    choose_columns,
+    count_columns,
+    describe_lost_scores,
+    outline_png,
+    write_rows,
+)
+from edgefirst_ros.errors import DatasetError, Text, UsageError, explain_errors, pluralize
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.png import decode_gray
-from edgefirst_ros.sensors.transforms import BASE, frames_from
+from edgefirst_ros.sensors.transforms import BASE, chain_frames
 
 OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "box3d_axes", "mask_interpretation")
 """Metadata with fixed values in versions without file metadata."""
@@ -76,7 +82,7 @@ class Migration:
         return named | {name: getattr(self, name) for name in ("rows", "changed", "lost", "notes", "exit_code")}
 
     def text(self) -> Text:
-        yield f"{self.out}: {counted(self.rows, 'row')}, {self.from_version} to {self.to_version}"
+        yield f"{self.out}: {pluralize(self.rows, 'row')}, {self.from_version} to {self.to_version}"
         for what, values in (("changed", self.changed), ("lost", self.lost)):
             yield from (f"{what}: {number} x {reason}" for reason, number in values.items())
         yield from (f"note: {note}" for note in self.notes)
@@ -136,27 +142,27 @@ def migrate(
         raise UsageError(f"{target}: is the name of a table of frames; expected annotations, such as NAME.arrow")
     if os.path.lexists(target) and not overwrite:
         raise DatasetError(f"{target} exists; use --overwrite to replace it")
-    with one_on_disk(source) as given:
+    with get_one_on_disk(source) as given:
         table = given
         if table.name.endswith(".frames.arrow"):
             raise DatasetError(f"{table}: is the table of frames of a dataset; expected NAME.arrow, its annotations")
         if table.suffix.lower() not in SUFFIXES:
             arrow = locate(given).arrow
-            table = annotation_path(arrow) or arrow
+            table = find_annotations(arrow) or arrow
         annotations = read_annotations(table, location_order, pose_order, limits)
         stated = annotations.metadata.get("box3d_axes")
         if box3d_axes is not None and stated is not None:
             raise UsageError(f"--box3d-axes {box3d_axes}: {table} states that its boxes are in {stated} already")
-        boxes = _boxes(annotations, form, to, box2d, normalised)
+        boxes = _choose_layout(annotations, form, to, box2d, normalised)
         change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX, optical=box3d_axes is not None)
-        columns = _columns(change, form, to)
+        columns = _list_columns(change, form, to)
         filled, categories = count_columns(change.batches, columns)
         tally = annotations.tally
         _count(annotations, change, columns, filled, form, to)
         written = choose_columns(filled, columns)
-        metadata = _metadata(annotations, change, written, form, to)
+        metadata = _make_metadata(annotations, change, written, form, to)
         if box3d_axes is not None and "box3d" in written and metadata:
-            metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}
+            metadata |= {"box3d_axes": schema.BOX3D_AXES, **_find_box_frame(annotations.path, limits)}
         tally.freeze()
         with Replacement(target, suffix=".partial", action="write") as replacement:
             with replacement.writing() as file:
@@ -169,21 +175,23 @@ def migrate(
         return Migration(shown, target, annotations.version, to, rows, changed, lost, list(tally.notes))
 
 
-def _frame_of_boxes(path: Path, limits: Limits) -> dict[str, str]:
+def _find_box_frame(path: Path, limits: Limits) -> dict[str, str]:
     """Return box3d_frame of a table of an earlier version, by the frames table beside it; empty without one."""
     place = path.with_name(f"{path.stem}.frames.arrow")
     if not place.is_file():
         return {}
-    metadata = frames_metadata(place, TableFile(place, limits).metadata)
+    metadata = parse_frames_metadata(place, TableFile(place, limits).metadata)
     sequences = metadata.get(SEQUENCES) or {"": metadata}
     known = {
-        "lidar" if "lidar" in frames_from(facts.get("static_transforms") or (), BASE) else "radar"
+        "lidar" if "lidar" in chain_frames(facts.get("static_transforms") or (), BASE) else "radar"
         for facts in sequences.values()
     }
     return {"box3d_frame": known.pop()} if len(known) == 1 else {}
 
 
-def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, normalised: bool | None) -> BoxForm:
+def _choose_layout(
+    annotations: Annotations, form: str, to: str, layout: str | None, normalised: bool | None
+) -> BoxForm:
     """Return the box layout of the target: as asked for, else as in the source, unless the target cannot state it."""
     if not schema.has_metadata(to):
         fixed = FIXED[form]
@@ -196,9 +204,9 @@ def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, nor
     return BoxForm(layout, annotations.normalised if normalised is None else normalised)
 
 
-def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
+def _list_columns(change: Change, form: str, to: str) -> dict[str, Column]:
     """Return the columns of the target: those of the version, then those unknown to all versions."""
-    known, there = schema.columns(to), {*change.columns}
+    known, there = schema.list_columns(to), {*change.columns}
     if "polygon" not in known and "polygon" in there:
         known |= {"polygon": schema.WORKING["polygon"]} if form == JSON_SUFFIX else {}
         there.add("mask")
@@ -228,22 +236,22 @@ def _count(
     tally, polygons = annotations.tally, filled["polygon"]
     for name in change.columns:
         if name not in columns and not (name == "polygon" and "mask" in columns):
-            place = to if name in schema.columns(schema.VERSIONS[-1]) else "JSON"
+            place = to if name in schema.list_columns(schema.VERSIONS[-1]) else "JSON"
             tally.lose(f"{name}: {place} has no place for it", filled[name])
     if annotations.separated and to >= RASTER:
         tally.change("mask: NaN-separated polygons to rings in polygon", polygons)
     elif not annotations.separated and to < RASTER:
         tally.change("polygon: rings to polygons in mask", polygons - tally.changed[OUTLINED])
-    if (schema.nearest(annotations.version) < RASTER) != (to < RASTER):
+    if (schema.find_nearest_version(annotations.version) < RASTER) != (to < RASTER):
         tally.change("iscrowd: number and truth value", filled["iscrowd"])
     if form != JSON_SUFFIX:
-        for name, order in (("location", schema.location_order(to)), ("pose", schema.pose_order(to))):
+        for name, order in (("location", schema.get_location_order(to)), ("pose", schema.get_pose_order(to))):
             before = annotations.orders.get(name, order)
             if before != order:
                 tally.change(f"{name}: {', '.join(before)} to {', '.join(order)}", filled[name])
 
 
-def _metadata(
+def _make_metadata(
     annotations: Annotations, change: Change, written: dict[str, Column], form: str, to: str
 ) -> dict[str, str]:
     given = {key: value for key, value in annotations.metadata.items() if key != "schema_version"}
@@ -257,7 +265,7 @@ def _metadata(
     if "box2d" in written:
         found["box2d_format"] = change.boxes.layout
         found["box2d_normalized"] = "true" if change.boxes.normalised else "false"
-    if "box3d" in written and not schema.has_metadata(schema.nearest(annotations.version)):
+    if "box3d" in written and not schema.has_metadata(schema.find_nearest_version(annotations.version)):
         found.setdefault("box3d_normalized", "false")  # metres; the default for an absent key came later
         found.setdefault("box3d_axes", schema.BOX3D_AXES)
     if form == JSON_SUFFIX and found.pop("samples", None) is not None:
@@ -290,17 +298,17 @@ class Change:
         there = source.columns
         added: dict[str, Column] = {}
         if "box2d" in there and self._found != boxes:
-            self._steps.append(self._converted_boxes)
+            self._steps.append(self._convert_boxes)
         if optical and "box3d" in there:
-            self._steps.append(self._turned_boxes)
+            self._steps.append(self._turn_boxes)
         if to >= CROWD and "iscrowd" in there and "ignore" not in there:
-            self._steps.append(self._ignored)
+            self._steps.append(self._convert_ignored)
             added["ignore"] = schema.WORKING["ignore"]
         if to < CROWD and "ignore" in there:
             self._steps.append(self._crowds)
             added["iscrowd"] = schema.WORKING["iscrowd"]
         if to < RASTER and "mask" in there:
-            self._steps.append(self._outlined)
+            self._steps.append(self._outline_masks)
             added["polygon"] = schema.WORKING["polygon"]
         if nested:
             self._steps.append(self._finite)
@@ -315,38 +323,38 @@ class Change:
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for step in self._steps:
                 step(columns)
-            target = schema.journal_schema(self.columns)
+            target = schema.make_journal_schema(self.columns)
             yield pa.record_batch([columns[name] for name in self.columns], schema=target)
 
-    def _converted_boxes(self, columns: dict[str, pa.Array]) -> None:
+    def _convert_boxes(self, columns: dict[str, pa.Array]) -> None:
         array = columns["box2d"]
         valid: Rows = is_valid(array)
-        numbers = numbers_of(array).astype(np.float64)
+        numbers = read_numbers(array).astype(np.float64)
         if self._found.normalised != self.boxes.normalised:
             known, scale = np.zeros(len(array), bool), np.ones((len(array), 4))
             if "size" in columns:
-                size = numbers_of(columns["size"])
+                size = read_numbers(columns["size"])
                 known = np.asarray((size > 0).all(axis=1))
                 scale[known] = np.tile(size[known], 2)
             self._tally.lose("box2d: the size of the picture is not known", int((valid & ~known).sum()))
             valid = valid & known
             numbers = numbers / scale if self.boxes.normalised else numbers * scale
-        numbers = converted(numbers, self._found.layout, self.boxes.layout)
+        numbers = convert_layout(numbers, self._found.layout, self.boxes.layout)
         with np.errstate(over="ignore"):
             single = numbers.astype(np.float32)
         finite = np.asarray(np.isfinite(single).all(axis=1))
         self._tally.lose("box2d: too large for its layout", int((valid & ~finite).sum()))
         valid = valid & finite
         single[~valid] = 0
-        columns["box2d"] = fixed(single, valid, array.type)
+        columns["box2d"] = fix_lengths(single, valid, array.type)
         self._tally.change(f"box2d: {self._found} to {self.boxes}", int(valid.sum()))
 
-    def _turned_boxes(self, columns: dict[str, pa.Array]) -> None:
+    def _turn_boxes(self, columns: dict[str, pa.Array]) -> None:
         array = columns["box3d"]
         valid: Rows = is_valid(array)
-        turned = numbers_of(array)[:, [2, 0, 1, 5, 3, 4]] * np.array([1, -1, -1, 1, 1, 1], np.float32)
+        turned = read_numbers(array)[:, [2, 0, 1, 5, 3, 4]] * np.array([1, -1, -1, 1, 1, 1], np.float32)
         turned[~valid] = 0
-        columns["box3d"] = fixed(turned.astype(np.float32), valid, array.type)
+        columns["box3d"] = fix_lengths(turned.astype(np.float32), valid, array.type)
         self._tally.change("box3d: right, down, forward to forward, left, up", int(valid.sum()))
 
     def _finite(self, columns: dict[str, pa.Array]) -> None:
@@ -359,7 +367,7 @@ class Change:
                     self._tally.lose(f"{name}: NaN and infinity, which JSON has not", lost)
                     columns[name] = pc.if_else(fits, array, pa.scalar(None, array.type))
 
-    def _ignored(self, columns: dict[str, pa.Array]) -> None:
+    def _convert_ignored(self, columns: dict[str, pa.Array]) -> None:
         crowd = columns["iscrowd"]
         columns["ignore"] = crowd
         self._tally.change("ignore: made from iscrowd, which stays", len(crowd) - crowd.null_count)
@@ -372,7 +380,7 @@ class Change:
         columns["iscrowd"] = pc.coalesce(ignore, crowd)
         self._tally.change("ignore: kept as iscrowd", len(ignore) - ignore.null_count)
 
-    def _outlined(self, columns: dict[str, pa.Array]) -> None:
+    def _outline_masks(self, columns: dict[str, pa.Array]) -> None:
         """Put the outlines of masks without a polygon; a list of coordinates is all that 2025.10 has."""
         masks = columns.pop("mask")
         polygons = columns.get("polygon", pa.nulls(len(masks), schema.POLYGON))
@@ -388,14 +396,14 @@ class Change:
                 self._tally.lose(f"mask: {error}", 1)
                 continue
             self._tally.change(OUTLINED, 1)
-            if reason := scores_lost(png):
+            if reason := describe_lost_scores(png):
                 self._tally.lose(reason, 1)
         columns["polygon"] = pc.coalesce(polygons, pa.array(found, schema.POLYGON))
 
     def _outline(self, png: bytes, boxed: bool) -> list[list[float]]:
         if self._interpretation == "logits":
             raise DatasetError("logits have no threshold that makes an outline")
-        rings = outline_of_png(png)
+        rings = outline_png(png)
         if not boxed and (values := decode_gray(png)) is not None and values.dtype != bool:
             raise DatasetError("indices of classes are not an outline of one object")
         return rings

@@ -20,13 +20,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import pyarrow as pa
 
 from edgefirst_ros import streams
-from edgefirst_ros.errors import DatasetError, UsageError, explain_errors, names_beside, nearest_first, path_text
+from edgefirst_ros.errors import DatasetError, UsageError, explain_errors, list_beside, require_path, sort_nearest
 from edgefirst_ros.streams import SENSORS
 
 T = TypeVar("T")
 Layout = Literal["zip", "directory"]
 
-KINDS = streams.kinds()
+KINDS = streams.list_kinds()
 """The kinds of members of first instances. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"."""
 
 MAX_FRAME = 2**32 - 1
@@ -52,17 +52,17 @@ class Member(NamedTuple):
     kind: str
 
 
-def member_name(sequence: str, frame: int, kind: str) -> str:
+def make_member_name(sequence: str, frame: int, kind: str) -> str:
     """Return `SEQUENCE/SEQUENCE_FRAME.KIND`, FRAME with at least three digits.
 
     Raises DatasetError for an unknown kind, a frame outside 0..2**32-1 or a sequence that is not a safe name.
     """
-    if streams.form_of(kind) is None:
+    if streams.find_form(kind) is None:
         raise DatasetError(f"{kind!r} is not a kind of member; known: {', '.join(KINDS)}")
     if not 0 <= frame <= MAX_FRAME:
         raise DatasetError(f"frame {frame} of {sequence!r} is outside 0..{MAX_FRAME}")
-    if safe_name(sequence) != sequence:
-        raise DatasetError(f"{sequence!r} cannot name a sequence; {safe_name(sequence)!r} can")
+    if make_safe(sequence) != sequence:
+        raise DatasetError(f"{sequence!r} cannot name a sequence; {make_safe(sequence)!r} can")
     return f"{sequence}/{sequence}_{frame:03d}.{kind}"
 
 
@@ -76,13 +76,13 @@ def parse_member(name: str) -> Member | None:
     if match is None or "\\" in name or "\0" in name:
         return None
     sequence, frame, kind = match.groups()
-    if sequence in (".", "..") or int(frame) > MAX_FRAME or not streams.form_of(kind):
+    if sequence in (".", "..") or int(frame) > MAX_FRAME or not streams.find_form(kind):
         return None
     return Member(sys.intern(sequence), int(frame), sys.intern(kind))  # every member keeps them
 
 
 @functools.lru_cache(maxsize=256)  # called for every member
-def safe_name(text: str) -> str:
+def make_safe(text: str) -> str:
     """Make `text` one path component that is valid on every common file system; a valid one is unchanged.
 
     Each forbidden character becomes `_`; a name over 180 bytes of UTF-8 is cut and marked with a hash of the whole.
@@ -104,14 +104,14 @@ def safe_name(text: str) -> str:
     return name
 
 
-def folded(name: str) -> str:
+def fold_case(name: str) -> str:
     """Return a name folded as case-insensitive and normalising file systems compare it."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
     """Raise UsageError for an output that is empty or a URI, or whose path is not UTF-8: no message could name it."""
-    if re.match("[a-z][a-z0-9+.-]*:/", path_text(path)):
+    if re.match("[a-z][a-z0-9+.-]*:/", require_path(path)):
         raise UsageError(f"the output {os.fspath(path)} is a URI; expected a path of this machine")
     try:
         os.fspath(path).encode()
@@ -129,21 +129,21 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 
 def check_name(name: str, what: str = "--name") -> str:
     """Return `name`; raises UsageError that begins with `what` when it cannot name a dataset."""
-    safe = safe_name(name)
+    safe = make_safe(name)
     if safe != name:
         raise UsageError(f"{what}: {name!r} cannot name a dataset; {safe!r} could")
     return name
 
 
-def camera_names(topics: Sequence[str]) -> dict[str, str]:
+def name_cameras(topics: Sequence[str]) -> dict[str, str]:
     """Return the distinct part of each topic: front of /front/camera/h264, rear of /rear/camera/h264.
 
     Raises UsageError if two have the same name, also where only the case of letters differs.
     """
     parts = {topic: [part for part in topic.split("/") if part] for topic in topics}
-    begin = _alike(list(parts.values()))
-    end = _alike([own[begin:][::-1] for own in parts.values()])
-    names = {topic: safe_name("-".join(own[begin : len(own) - end] or own)) for topic, own in parts.items()}
+    begin = _count_alike(list(parts.values()))
+    end = _count_alike([own[begin:][::-1] for own in parts.values()])
+    names = {topic: make_safe("-".join(own[begin : len(own) - end] or own)) for topic, own in parts.items()}
     known: dict[str, str] = {}
     for topic, name in names.items():
         other = known.setdefault(name.casefold(), topic)
@@ -155,18 +155,18 @@ def camera_names(topics: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _alike(lists: Sequence[Sequence[str]]) -> int:
+def _count_alike(lists: Sequence[Sequence[str]]) -> int:
     """Return the number of leading items that all lists have in common."""
     return next((n for n, items in enumerate(zip(*lists, strict=False)) if len(set(items)) > 1), min(map(len, lists)))
 
 
 def with_camera(sequence: str, camera: str) -> str:
     """Return the name of the sequence of one camera of several: HOST-CAMERA_YYYY_MM_DD_HH_MM_SS, or SEQUENCE-CAMERA."""
-    host = host_of(sequence)
+    host = find_host(sequence)
     return f"{host}-{camera}{sequence[len(host) :]}"
 
 
-def host_of(sequence: str) -> str:
+def find_host(sequence: str) -> str:
     """Return the host in `HOST_YYYY_MM_DD_HH_MM_SS`, or the whole of a sequence that is named otherwise."""
     match = _STAMPED.fullmatch(sequence)
     return match["host"] if match else sequence
@@ -274,12 +274,12 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     A ZIP is preferred to a folder of the same name unless the folder itself was named.
     Raises DatasetError if it is missing.
     """
-    text = path_text(path)
+    text = require_path(path)
     if "\0" in text:
         raise DatasetError(f"{text!r} is not a valid path")
     with explain_errors(f"{text}: cannot be accessed", OSError):
         given = Path(os.path.abspath(text))
-    candidates = [candidate for candidate in _candidates(given) if candidate.name]
+    candidates = [candidate for candidate in _list_candidates(given) if candidate.name]
     for candidate in candidates:
         if _is_file(candidate.container) if candidate.layout == "zip" else is_folder_dataset(candidate.folder):
             return candidate
@@ -292,7 +292,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
         raise DatasetError(f"{text}: is not on this machine; download it first")
     if hint := hint_recover(text):
         raise DatasetError(f"{text}: {hint.removeprefix('; ')}")
-    found = "not a dataset" if os.path.lexists(given) else f"no such file or directory{names_beside(given)}"
+    found = "not a dataset" if os.path.lexists(given) else f"no such file or directory{list_beside(given)}"
     raise DatasetError(f"{text}: {found}; expected OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow")
 
 
@@ -303,7 +303,7 @@ def is_folder_dataset(path: Path) -> bool:
     return os.path.isdir(members) and not (_is_file(inside.arrow) or _is_file(inside.frames))
 
 
-def unfinished_in(out: Path) -> list[DatasetPaths]:
+def list_unfinished(out: Path) -> list[DatasetPaths]:
     """Return the unfinished datasets in a folder. Raises OSError."""
     found = []
     for name in sorted(os.listdir(out)):
@@ -314,10 +314,10 @@ def unfinished_in(out: Path) -> list[DatasetPaths]:
     return [paths for paths in found if paths.unfinished]
 
 
-def unfinished_below(folder: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
+def find_unfinished_below(folder: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
     """Yield OUT/NAME of each unfinished dataset in a folder and the folders in it, and what completes it."""
     for at, folders, _ in os.walk(folder):
-        for place in (os.path.join(at, paths.name) for paths in unfinished_in(Path(at))):
+        for place in (os.path.join(at, paths.name) for paths in list_unfinished(Path(at))):
             yield place, f"is unfinished: edgefirst-ros recover {place} completes it"
         folders[:] = sorted(
             one for one in folders if not one.endswith(".partial") and not is_folder_dataset(Path(at, one))
@@ -328,11 +328,12 @@ def hint_recover(text: str) -> str:
     """Return a hint at `recover` for a path or folder with an unfinished dataset, `; ...`; empty for any other."""
     given = Path(os.path.abspath(text))
     if any(
-        os.path.lexists(one.members_partial) for one in _candidates(given.parent / given.name.removesuffix(".partial"))
+        os.path.lexists(one.members_partial)
+        for one in _list_candidates(given.parent / given.name.removesuffix(".partial"))
     ):
         return f"; it is unfinished: edgefirst-ros recover {text} completes it"
     with suppress(OSError):
-        for paths in unfinished_in(given):
+        for paths in list_unfinished(given):
             place = os.path.join(text, paths.name)
             return f"; {place} is unfinished: edgefirst-ros recover {place} completes it"
     return ""
@@ -353,7 +354,7 @@ def _is_file(path: Path) -> bool:
     return os.path.lexists(path) and not os.path.isdir(path)
 
 
-def _candidates(given: Path) -> list[DatasetPaths]:
+def _list_candidates(given: Path) -> list[DatasetPaths]:
     out, name = given.parent, given.name
     plain: list[DatasetPaths] = [DatasetPaths(out, name, "zip"), DatasetPaths(out, name, "directory")]
     folder = os.path.isdir(given)
@@ -387,14 +388,14 @@ def order_of(key: Key) -> tuple[str, int]:
     return key.name, -1 if key.frame is None else key.frame
 
 
-def member_of(name: str) -> tuple[Key, str] | None:
+def split_member(name: str) -> tuple[Key, str] | None:
     """Return (key, kind) of a member name, or None; single pictures without a frame number are samples too."""
     member = parse_member(name)
     if member is not None:
         return Key(member.sequence, member.frame), member.kind
     stem = name.rpartition("/")[2]
     match = _SINGLE.fullmatch(stem)
-    if match is not None and streams.form_of(match["kind"]):
+    if match is not None and streams.find_form(match["kind"]):
         return Key(match["name"], None), match["kind"]
     for ending, kind in _STANDALONE.items():
         if stem.endswith(ending) and len(stem) > len(ending):
@@ -408,7 +409,7 @@ def list_members(names: Sequence[str], keys: Callable[[], Collection[Key]]) -> l
     There SEQUENCE_FRAME.jpeg is a frame of a sequence where the annotations have it; SEQUENCE_FRAME.camera.jpeg is one
     unless the annotations have the whole as a name. `keys` returns those of the annotations, and is called only then.
     """
-    found = [member_of(name) for name in names]
+    found = [split_member(name) for name in names]
     known: Collection[Key] | None = None
     for place, member in enumerate(found):
         match = _FLAT.fullmatch(member[0].name) if member and member[0].frame is None else None
@@ -421,18 +422,18 @@ def list_members(names: Sequence[str], keys: Callable[[], Collection[Key]]) -> l
     return found
 
 
-def input_name(name: str) -> str:
+def find_input(name: str) -> str:
     """Return the key of a sensor by any of its names; raises UsageError for an unknown one."""
-    found = streams.meant(str(name))
+    found = streams.find_key(str(name))
     if found is None or found == "model":
-        known = nearest_first(str(name), (sensor.key for sensor in SENSORS))
+        known = sort_nearest(str(name), (sensor.key for sensor in SENSORS))
         raise UsageError(f"{shorten(repr(name), 80)} is not a sensor of a sample; known: {known}")
     return found
 
 
-def instances_of(names: Iterable[str]) -> set[str]:
+def find_instances(names: Iterable[str]) -> set[str]:
     """Return the keys of those sensors that are further instances, such as `camera.left`. Raises UsageError."""
-    return {key for key in map(input_name, names) if streams.of_key(key).instance is not None}
+    return {key for key in map(find_input, names) if streams.find_by_key(key).instance is not None}
 
 
 _PAGE = 4096
@@ -475,14 +476,14 @@ class MemberIndex:
     def add(self, name: str) -> Member:
         """Add a member; raises DatasetError for an invalid name or one that was added before."""
         member = parse_member(name)
-        if member is None or member_name(member.sequence, member.frame, member.kind) != name:
+        if member is None or make_member_name(member.sequence, member.frame, member.kind) != name:
             raise DatasetError(f"{name!r} is not a member name; expected SEQUENCE/SEQUENCE_FRAME.KIND")
-        if not self.note(member):
+        if not self.add_member(member):
             raise DatasetError(f"{name} was written before; frame numbers must not repeat")
         self.recent.append(name)
         return member
 
-    def note(self, member: Member) -> bool:
+    def add_member(self, member: Member) -> bool:
         """Add a member; return False if it was added before."""
         frames = self._frames[member.kind]
         if (member.sequence, member.frame) in frames:
@@ -527,7 +528,7 @@ def add_counts(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def keys_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
+def iter_keys(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
     """Yield (sequence, frame) of every row of either table."""
     return zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True)
 
@@ -536,42 +537,42 @@ class KeyOfKind(dict[str, str]):
     """{kind of member: key of its sensor}, also of kinds that are not listed: `lidar-rear.pcd` of a rig."""
 
     def __missing__(self, kind: str) -> str:
-        return streams.of_kind(kind).key
+        return streams.find_by_kind(kind).key
 
 
-def inputs_of_kinds(columns: Collection[str]) -> KeyOfKind:
+def map_kinds(columns: Collection[str]) -> KeyOfKind:
     """Return {kind of member: sensor} of a dataset whose frames table has these columns.
 
     With `radar_clusters` columns, and no `radar_targets`, `radar.pcd` is of radar.clusters.
     """
-    found, there = KeyOfKind((kind, streams.of_kind(kind).key) for kind in KINDS), streams.of_columns(columns)
+    found, there = KeyOfKind((kind, streams.find_by_kind(kind).key) for kind in KINDS), streams.find_by_columns(columns)
     for sensor in reversed(there):
         found |= dict.fromkeys(sensor.kinds, sensor.key)
     return found
 
 
-def _keys_named(name: object) -> tuple[str, ...]:
-    return streams.keys_named(name) if isinstance(name, str) else ()
+def _list_keys(name: object) -> tuple[str, ...]:
+    return streams.list_keys(name) if isinstance(name, str) else ()
 
 
 class Inputs(frozenset[str]):
     """Keys of sensors; `in` takes their other names too."""
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or not self.isdisjoint(_keys_named(name))
+        return super().__contains__(name) or not self.isdisjoint(_list_keys(name))
 
 
 class BySensor(dict[str, T]):
     """Values by key of a sensor; `[]`, `in` and `get` take its other names too."""
 
     def __missing__(self, name: str) -> T:
-        for key in _keys_named(name):
+        for key in _list_keys(name):
             if super().__contains__(key):
                 return self[key]
         raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
-        return any(super(BySensor, self).__contains__(key) for key in (name, *_keys_named(name)))
+        return any(super(BySensor, self).__contains__(key) for key in (name, *_list_keys(name)))
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of a sensor, `default` without one."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.lock import claim, reopen_path, reporting, sync_folder
+from edgefirst_ros.dataset.storage.lock import claim, reopen_path, report_errors, sync_folder
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, MemberWriter
 from edgefirst_ros.errors import DatasetError, StorageError
 
@@ -22,7 +22,7 @@ def place(paths: DatasetPaths) -> None:
     The container is last: while it has its partial name the dataset is unfinished and can be recovered. Repeated after
     an interruption, it completes the remaining steps.
     """
-    with reporting(paths.container, "put in place"):
+    with report_errors(paths.container, "put in place"):
         if paths.layout == "zip":
             _place_files(paths)
         else:
@@ -62,7 +62,7 @@ def _place_tables(paths: DatasetPaths, folder: Path) -> None:
 
 def remove_unfinished(paths: DatasetPaths) -> None:
     """Remove everything of an unfinished dataset; StorageError where that fails."""
-    with reporting(paths.container, "remove the partial files"):
+    with report_errors(paths.container, "remove the partial files"):
         if paths.layout == "directory":
             remove_tree(paths.folder_partial)
         else:
@@ -84,7 +84,7 @@ def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
             raise DatasetError(f"{path} exists{beside}; use --overwrite to replace {both if beside else 'it'}")
         if os.path.isdir(path) and paths.layout == "zip":
             raise DatasetError(f"{path} is a folder and cannot be replaced by a file; remove it")
-        with reporting(path, "look it up"):
+        with report_errors(path, "look it up"):
             refuse_irreplaceable(path)
     if paths.layout == "directory" and os.path.lexists(paths.container):
         _refuse_foreign_folder(paths)
@@ -94,7 +94,7 @@ def _refuse_foreign_folder(paths: DatasetPaths) -> None:
     if os.path.islink(paths.folder) or not os.path.isdir(paths.folder):
         raise DatasetError(f"{paths.folder} is not a folder of a dataset; remove it")
     own = {paths.members.name, paths.arrow.name, paths.frames.name}
-    with reporting(paths.folder, "list"):
+    with report_errors(paths.folder, "list"):
         foreign = set(os.listdir(paths.folder)) - own
     if foreign:
         raise DatasetError(
@@ -151,7 +151,7 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
     Raises DatasetError when a finished or unfinished dataset is in the way and not `overwrite`, or a living writer is
     at work on it, and StorageError.
     """
-    with reporting(paths.out, "write"):
+    with report_errors(paths.out, "write"):
         _make_folder(paths.out)
         refuse_existing(paths, overwrite=overwrite)
         if paths.unfinished and not overwrite:
@@ -163,7 +163,7 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
     if paths.layout == "zip":
         archive = ArchiveWriter(paths.members_partial)
         return archive, archive.hold()
-    with reporting(paths.folder_partial, "create"):
+    with report_errors(paths.folder_partial, "create"):
         held = claim(paths.folder_partial, folder=True)
     try:
         return DirectoryWriter(paths.members_partial), held
@@ -175,7 +175,7 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
 
 def sync_names(paths: DatasetPaths) -> None:
     """Sync the names of the partial files to disk: until then a power cut could lose committed rows and members."""
-    with reporting(paths.out, "sync it"):
+    with report_errors(paths.out, "sync it"):
         if paths.layout == "directory":
             sync_folder(paths.folder_partial)
         sync_folder(paths.out)

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.lazy import pl
-from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, inputs_of_kinds, parse_member
-from edgefirst_ros.dataset.names import keys_of as keys_of_batch
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, map_kinds, parse_member
+from edgefirst_ros.dataset.names import iter_keys as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, drop_broken_rings, is_list, is_text, split
-from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first, size_of, without_attribute
+from edgefirst_ros.dataset.tables.values import LAYOUTS, convert_layout, drop_broken_rings, is_list, is_text, split
+from edgefirst_ros.errors import DatasetError, UsageError, format_size, pluralize, sort_nearest, without_attribute
 from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ INSTEAD = {
 """Attributes that users of other libraries expect of a dataset, and what it has instead."""
 
 
-def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
+def select_keys(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Return columns name (String) and frame (Int64), cast from any type; raises DatasetError naming `path`."""
     frame = pl.col("frame") if "frame" in table.columns else pl.lit(None)
     for name, kind in table.schema.items():
@@ -68,16 +68,16 @@ def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
         raise DatasetError(f"{path}: columns name and frame cannot be read: {error}") from error
 
 
-def first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
+def select_first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
     """Return the first row of each sample."""
     found: dict[Key, int] = {}
-    for number, (name, frame) in enumerate(keys_of(table, path).iter_rows()):
+    for number, (name, frame) in enumerate(select_keys(table, path).iter_rows()):
         found.setdefault(Key(name, frame), number)
     return found
 
 
-def rows_by_key(file: TableFile) -> dict[Key, int]:
-    """Return the first row of each sample, as `first_rows` does, of a file of frames. Raises DatasetError naming it."""
+def map_rows(file: TableFile) -> dict[Key, int]:
+    """Return the first row of each sample of a file of frames, as `select_first_rows`. Raises DatasetError."""
     fields = {field.name: field.type for field in file.schema if field.name in KEY}
     for name, fits in (("name", is_text), ("frame", pa.types.is_integer)):
         if name in fields and not (fits(fields[name]) or pa.types.is_null(fields[name])):
@@ -93,20 +93,20 @@ def rows_by_key(file: TableFile) -> dict[Key, int]:
     return found
 
 
-def sorted_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
+def sort_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
     """Return the table stably sorted by sample, and {sample: (first row, number of rows)}."""
-    order = keys_of(table, path).with_row_index().sort("name", "frame", maintain_order=True)
-    return table[order["index"]], spans_of(order)
+    order = select_keys(table, path).with_row_index().sort("name", "frame", maintain_order=True)
+    return table[order["index"]], find_spans(order)
 
 
-def spans_of(order: pl.DataFrame) -> dict[Key, tuple[int, int]]:
+def find_spans(order: pl.DataFrame) -> dict[Key, tuple[int, int]]:
     """Return {sample: (first row, number of rows)} of the keys of rows that are sorted by sample."""
     runs = order.group_by(KEY, maintain_order=True).len()
     spans = zip(runs.rows(), itertools.accumulate(runs["len"].to_list(), initial=0), strict=False)
     return {Key(name, frame): (start, count) for (name, frame, count), start in spans}
 
 
-def annotating(table: pl.DataFrame) -> pl.DataFrame:
+def select_annotating(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that hold an annotation; one without label and geometry only marks a sample without any."""
     present = [name for name in ("label", *schema.GEOMETRY) if name in table.columns]
     return table.filter(pl.any_horizontal(pl.col(present).is_not_null())) if present else table.clear()
@@ -129,7 +129,7 @@ def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     return table, broken
 
 
-def matching(
+def find_matching(
     table: pl.DataFrame,
     path: Path,
     metadata: Mapping[str, Any],
@@ -145,20 +145,20 @@ def matching(
         raise UsageError(f"score is {score}, it must be within 0..1")
     wanted = []
     if label is not None:
-        labels = names_of(label)
-        check_known("label", labels, {*_values(table, "label"), *listed_labels(metadata)})
+        labels = list_names(label)
+        check_known("label", labels, {*_list_values(table, "label"), *list_labels(metadata)})
         wanted.append(pl.col("label").cast(pl.String).is_in(labels))
     if group is not None:
-        groups = names_of(group)
-        check_known("group", groups, _values(table, "group"))
+        groups = list_names(group)
+        check_known("group", groups, _list_values(table, "group"))
         wanted.append(pl.col("group").cast(pl.String).is_in(groups))
     if score is not None:
         scores = [name for name in table.columns if name.endswith("_score")]
         wanted.append(pl.any_horizontal(pl.col(scores) >= score) if scores else pl.lit(False))
-    return first_rows(table.filter(pl.all_horizontal(wanted)), path).keys()
+    return select_first_rows(table.filter(pl.all_horizontal(wanted)), path).keys()
 
 
-def listed_labels(metadata: Mapping[str, Any]) -> list[str]:
+def list_labels(metadata: Mapping[str, Any]) -> list[str]:
     """Return the labels that file metadata name, also those that no row has."""
     labels, categories = metadata.get("labels"), metadata.get("category_metadata")
     listed = [*(labels if isinstance(labels, list) else ()), *(categories if isinstance(categories, dict) else ())]
@@ -167,7 +167,7 @@ def listed_labels(metadata: Mapping[str, Any]) -> list[str]:
 
 def with_all_columns(table: pl.DataFrame, version: str) -> pl.DataFrame:
     """Return annotations with every column of their version, null for absent ones, in the version's order."""
-    known = pl.DataFrame(pl.from_arrow(schema.arrow_schema(schema.columns(version)).empty_table())).schema
+    known = pl.DataFrame(pl.from_arrow(schema.make_arrow_schema(schema.list_columns(version)).empty_table())).schema
     aliased = {schema.ALIASES[name] for name in table.columns if name in schema.ALIASES}
     missing = [name for name in known if name not in table.columns and name not in aliased]
     full = table.with_columns(pl.lit(None, known[name]).alias(name) for name in missing)
@@ -180,8 +180,8 @@ def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: D
     if frames is None:
         return annotations
     further = [name for name in frames.columns if name not in annotations.columns]
-    own = keys_of(annotations, paths.arrow)
-    other = keys_of(frames, paths.frames).with_columns(frames.select(further)).unique(KEY, keep="first")
+    own = select_keys(annotations, paths.arrow)
+    other = select_keys(frames, paths.frames).with_columns(frames.select(further)).unique(KEY, keep="first")
     joined = own.join(other, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     return annotations.with_columns(joined.select(further))
 
@@ -194,11 +194,11 @@ def with_polygons(table: pl.DataFrame) -> pl.DataFrame:
     return table.drop("mask").with_columns(pl.Series("polygon", rings))
 
 
-def _values(table: pl.DataFrame, column: str) -> list[str]:
+def _list_values(table: pl.DataFrame, column: str) -> list[str]:
     return table[column].drop_nulls().unique(maintain_order=True).cast(pl.String).to_list()
 
 
-def names_of(given: Iterable[str] | object) -> list[str]:
+def list_names(given: Iterable[str] | object) -> list[str]:
     """Return names that are given as one or as several; an empty list for None."""
     several = isinstance(given, Iterable) and not isinstance(given, str)
     return [*given] if several else [] if given is None else [given]  # type: ignore[misc,list-item]
@@ -208,7 +208,7 @@ def check_known(what: str, names: Collection[str], known: Collection[str]) -> No
     """Raise UsageError for a name that is not among the known ones."""
     for name in names:
         if name not in known:
-            raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(str(name), known)}")
+            raise UsageError(f"unknown {what} {name!r}; known: {sort_nearest(str(name), known)}")
 
 
 class Samples(Sequence["Sample"]):
@@ -233,7 +233,7 @@ class Samples(Sequence["Sample"]):
         raise without_attribute(self, name, INSTEAD | hint)
 
     def __repr__(self) -> str:
-        return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.title}>"
+        return f"<{len(self._keys)} of the {pluralize(len(self.dataset), 'sample')} of {self.dataset.title}>"
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -319,7 +319,7 @@ class Cards(Samples):
         return "".join(sample._repr_html_() for sample in self)
 
 
-def processed(dataset: Dataset) -> Collection[Key]:
+def find_processed(dataset: Dataset) -> Collection[Key]:
     """Return the samples that the model processed; of sequences without a model those with an annotation."""
     frames, found = dataset.frames, set[Key]()
     if frames is not None and schema.MODEL_TIMESTAMP in frames.columns:
@@ -329,7 +329,7 @@ def processed(dataset: Dataset) -> Collection[Key]:
     return found | {key for key in dataset.annotation_rows[1] if key.name not in with_model}
 
 
-def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.float64]:
+def convert_boxes(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return (N, 4) centre and size of boxes in parts of the picture, without nulls and boxes in pixels."""
     if "box2d" not in rows.columns or str(metadata.get("box2d_normalized", "true")) == "false":
         return np.zeros((0, 4))
@@ -342,10 +342,10 @@ def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.floa
     found = np.array(values.to_list(), float).reshape(-1, 4)
     found = found[np.isfinite(found).all(1)]
     form = metadata.get("box2d_format")
-    return converted(found, form if form in LAYOUTS else LAYOUTS[0], LAYOUTS[0])
+    return convert_layout(found, form if form in LAYOUTS else LAYOUTS[0], LAYOUTS[0])
 
 
-def repeats_of(
+def find_repeats(
     stamps: Mapping[str, Sequence[Any]], keys: Iterable[Key], rows: Mapping[Key, int]
 ) -> dict[Key, frozenset[str]]:
     """Return the inputs that samples repeat.
@@ -365,7 +365,7 @@ def repeats_of(
 def describe_repeats(members: int, size: int) -> str:
     """Return in words how many members repeat the message of the sample before, their bytes, and what saves them."""
     return (
-        f"repeated members: {members}, {size_of(size)}: a slower sensor's message serves several samples; "
+        f"repeated members: {members}, {format_size(size)}: a slower sensor's message serves several samples; "
         "convert --no-reuse writes each once"
     )
 
@@ -379,12 +379,12 @@ def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
     table = TableFile(paths.frames)
     columns = stamp_columns(table.schema.names)
     found = {name: FrameSet() for name in columns}
-    inputs_of = inputs_of_kinds(table.schema.names)
+    inputs_of = map_kinds(table.schema.names)
     keys, stamps = list[Key](), {name: list[Any]() for name in columns}
     for batch in table.batches():
         keys = [*keys[-1:], *map(Key._make, keys_of_batch(batch))]
         stamps = {name: [*stamps[name][-1:], *batch[column].to_pylist()] for name, column in columns.items()}
-        for key, inputs in repeats_of(stamps, keys, {key: row for row, key in enumerate(keys)}).items():
+        for key, inputs in find_repeats(stamps, keys, {key: row for row, key in enumerate(keys)}).items():
             if key.frame is not None:
                 for name in inputs:
                     found[name].add(key.name, key.frame)

@@ -18,25 +18,25 @@ from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import (
     DatasetPaths,
     Key,
-    input_name,
-    inputs_of_kinds,
-    instances_of,
+    find_input,
+    find_instances,
     list_members,
     locate,
+    map_kinds,
     order_of,
 )
 from edgefirst_ros.dataset.objects.location import Location, is_remote
-from edgefirst_ros.dataset.objects.places import LIST, is_glob, one_place
+from edgefirst_ros.dataset.objects.places import LIST, get_one_place, is_glob
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.query import Samples
 from edgefirst_ros.dataset.remote_archive import SUFFIXES, open_objects
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.schema import SequenceCalibration, frames_metadata, of_sequence, parsed
+from edgefirst_ros.dataset.schema import SequenceCalibration, parse_frames_metadata, parse_metadata, select_sequence
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Loop, open_container
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_any, explain_errors, nearest_first
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, find_annotations, open_annotations
+from edgefirst_ros.errors import DatasetError, UsageError, describe_any, explain_errors, pluralize, sort_nearest
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.streams import keys_named, of_key, stamp_columns
+from edgefirst_ros.streams import find_by_key, list_keys, stamp_columns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,7 +67,7 @@ class Dataset(Samples):
         cls, path: Named | Iterable[Named | Dataset] = (), *more: Named, limits: Limits = DEFAULT_LIMITS
     ) -> Self:
         """Choose the class: one dataset, or several as one."""
-        if cls is Dataset and (more or names_several(path)):
+        if cls is Dataset and (more or is_several(path)):
             from edgefirst_ros.dataset.several import Datasets
 
             return cast("Self", object.__new__(Datasets))
@@ -78,10 +78,10 @@ class Dataset(Samples):
         self.limits, (self._annotation_file, self._frames_file) = limits, tables
         self._members: dict[Key, dict[str, str]] = {}
         names = self.container.names
-        for name, member in zip(names, list_members(names, self._annotated), strict=True):
+        for name, member in zip(names, list_members(names, self._find_annotated), strict=True):
             if member:
                 self._members.setdefault(member[0], {}).setdefault(member[1], name)
-        self._keys = self._ordered()
+        self._keys = self._order_keys()
 
     def __reduce__(self) -> tuple[partial[Dataset], tuple[Path]]:
         return partial(Dataset, limits=self.limits), (self.place,)
@@ -91,7 +91,7 @@ class Dataset(Samples):
         return str(self.place)
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.title}: {counted(len(self), 'sample')}>"
+        return f"<Dataset {self.title}: {pluralize(len(self), 'sample')}>"
 
     @property
     def place(self) -> Path:
@@ -161,7 +161,7 @@ class Dataset(Samples):
             asked = table.select(expression.alias("asked"))["asked"]
             if asked.dtype == pl.Boolean and len(asked) in (1, table.height):
                 rows = table.filter(asked if len(asked) == table.height else pl.lit(asked[0]))
-                there = {Key(name, frame) for name, frame in query.keys_of(rows, path).iter_rows()}
+                there = {Key(name, frame) for name, frame in query.select_keys(rows, path).iter_rows()}
                 return [key for key in keys if key in there]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise UsageError(f"the expression cannot be evaluated: {describe_any(error)}") from error
@@ -177,7 +177,7 @@ class Dataset(Samples):
     @cached_property
     def sensors(self) -> dict[str, str]:
         """{kind of member: key of its sensor}."""
-        return inputs_of_kinds(self._frames_file.schema.names if self._frames_file else ())
+        return map_kinds(self._frames_file.schema.names if self._frames_file else ())
 
     def kinds_of(self, name: str) -> tuple[str, ...]:
         """Return the kinds of members of a sensor.
@@ -191,8 +191,8 @@ class Dataset(Samples):
         Raises:
             UsageError: The name is unknown.
         """
-        kinds = of_key(input_name(name)).kinds
-        return tuple(kind for kind in kinds if self.sensors[kind] in keys_named(name))
+        kinds = find_by_key(find_input(name)).kinds
+        return tuple(kind for kind in kinds if self.sensors[kind] in list_keys(name))
 
     @property
     def table_files(self) -> tuple[TableFile | None, TableFile | None]:
@@ -211,9 +211,9 @@ class Dataset(Samples):
             return query.with_all_columns(pl.DataFrame(schema={"name": pl.String}), schema.DEFAULT_VERSION)
         table, broken = query.without_broken_rings(self._annotation_file.frame())
         if broken:
-            warnings.warn(f"{self._annotation_file.path}: {counted(broken, 'broken ring')} dropped", stacklevel=3)
-        version = schema.stated_version(self._annotation_file.metadata, self._annotation_file.schema)
-        return query.with_all_columns(table, schema.nearest(version))
+            warnings.warn(f"{self._annotation_file.path}: {pluralize(broken, 'broken ring')} dropped", stacklevel=3)
+        version = schema.find_version(self._annotation_file.metadata, self._annotation_file.schema)
+        return query.with_all_columns(table, schema.find_nearest_version(version))
 
     @property
     def annotation_columns(self) -> list[str]:
@@ -258,7 +258,7 @@ class Dataset(Samples):
         kept = write_annotations(before, annotations, categories, keep_as, dry_run=dry_run)
         for name in ("annotations", "annotation_rows", "first_annotations", "metadata"):
             self.__dict__.pop(name, None)
-        found = annotation_path(self.paths.arrow)
+        found = find_annotations(self.paths.arrow)
         self._annotation_file = open_annotations(found, self.limits) if found else None
         return kept
 
@@ -280,9 +280,9 @@ class Dataset(Samples):
         }
         if self._annotation_file:
             for key, value in self._annotation_file.metadata.items():
-                found[key] = parsed(value) if key in ("labels", "category_metadata") else value
+                found[key] = parse_metadata(value) if key in ("labels", "category_metadata") else value
         if self._frames_file:
-            found |= frames_metadata(self.paths.frames, self._frames_file.metadata)
+            found |= parse_frames_metadata(self.paths.frames, self._frames_file.metadata)
         return found
 
     @property
@@ -329,23 +329,23 @@ class Dataset(Samples):
         query.check_known("argument", unknown, CONDITIONS)
         keys = self._keys
         if sequence is not None:
-            sequences = query.names_of(sequence)
+            sequences = query.list_names(sequence)
             query.check_known("sequence", sequences, self.sequences)
             keys = [key for key in keys if key.name in sequences]
-        named = [*query.names_of(inputs), *more]
-        instances = instances_of(named)
+        named = [*query.list_names(inputs), *more]
+        instances = find_instances(named)
         query.check_known("sensor", instances, self._sensors_there() if instances else ())
         kinds = [frozenset(self.kinds_of(name)) for name in named]
         found = [key for key in keys if all(kind & self.members(key).keys() for kind in kinds)]
         if (label, group, score) != (None, None, None):
             metadata = self.metadata if label is not None else {}
-            rows = query.matching(self.annotations, self.paths.arrow, metadata, label, group, score)
+            rows = query.find_matching(self.annotations, self.paths.arrow, metadata, label, group, score)
             found = [key for key in found if key in rows]
         if annotated is not None:
             there = self.annotation_rows[1]
             found = [key for key in found if (key in there) == annotated]
         if model is not None:
-            looked = query.processed(self)
+            looked = query.find_processed(self)
             found = [key for key in found if (key in looked) == model]
         if not repeats:
             wanted = {self.sensors[kind] for kind in frozenset().union(*kinds)}
@@ -366,7 +366,7 @@ class Dataset(Samples):
     @property
     def labels(self) -> dict[str, int]:
         """{label: number of annotations}, sorted; labels that are listed only have 0."""
-        found = dict.fromkeys(query.listed_labels(self.metadata), 0)
+        found = dict.fromkeys(query.list_labels(self.metadata), 0)
         found |= dict(self.annotations["label"].drop_nulls().cast(str).value_counts().iter_rows())
         return dict(sorted(found.items()))
 
@@ -393,7 +393,7 @@ class Dataset(Samples):
         """
         key, part = Key(sequence, frame), self._with_sequence(sequence)
         if key not in part._members:
-            known = nearest_first(str(frame), (str(key.frame) for key in part._members if key.name == sequence))
+            known = sort_nearest(str(frame), (str(key.frame) for key in part._members if key.name == sequence))
             raise DatasetError(f"{part.title}: sequence {sequence!r} has no frame {frame!r}; known: {known}")
         return Sample(part, key)
 
@@ -439,7 +439,7 @@ class Dataset(Samples):
         if not kinds and sequence not in {key.name for key in self.frame_rows}:
             query.check_known("sequence", [sequence], self.sequences)
         with explain_errors(str(self.paths.frames), DatasetError):
-            return of_sequence(self.metadata, sequence, self.sequences, kinds)
+            return select_sequence(self.metadata, sequence, self.sequences, kinds)
 
     def members(self, key: Key) -> Mapping[str, str]:
         """Return the members of a sample.
@@ -455,17 +455,17 @@ class Dataset(Samples):
     @cached_property
     def frame_rows(self) -> dict[Key, int]:
         """{sample: row index in `frames`}, the first of several."""
-        return query.rows_by_key(self._frames_file) if self._frames_file else {}
+        return query.map_rows(self._frames_file) if self._frames_file else {}
 
     @cached_property
     def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
         """The annotations sorted by sample, and {sample: (first row, number of rows)}."""
-        return query.sorted_rows(query.annotating(self.annotations), self.paths.arrow)
+        return query.sort_rows(query.select_annotating(self.annotations), self.paths.arrow)
 
     @cached_property
     def first_annotations(self) -> dict[Key, int]:
         """{sample: its first row in `annotations`}, also one that holds no annotation."""
-        return query.first_rows(self.annotations, self.paths.arrow)
+        return query.select_first_rows(self.annotations, self.paths.arrow)
 
     @cached_property
     def repeats(self) -> dict[Key, frozenset[str]]:
@@ -474,12 +474,12 @@ class Dataset(Samples):
             return {}
         there = stamp_columns(self._frames_file.schema.names)
         values = self._frames_file.values(list(there.values()))
-        return query.repeats_of({name: values[column] for name, column in there.items()}, self._keys, self.frame_rows)
+        return query.find_repeats({name: values[column] for name, column in there.items()}, self._keys, self.frame_rows)
 
-    def _annotated(self) -> Collection[Key]:
-        return query.rows_by_key(self._annotation_file).keys() if self._annotation_file else ()
+    def _find_annotated(self) -> Collection[Key]:
+        return query.map_rows(self._annotation_file).keys() if self._annotation_file else ()
 
-    def _ordered(self) -> list[Key]:
+    def _order_keys(self) -> list[Key]:
         plain = sorted(self._members, key=order_of)
         listed = dict.fromkeys(key for key in self.frame_rows if key in self._members)
         rank = {name: n for n, name in enumerate(dict.fromkeys(key.name for key in listed))}
@@ -487,7 +487,7 @@ class Dataset(Samples):
         return sorted(merged, key=lambda key: rank.setdefault(key.name, len(rank)))
 
 
-def names_several(path: object) -> bool:
+def is_several(path: object) -> bool:
     """Return True for what represents any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
     if not isinstance(path, str | os.PathLike):
         return True
@@ -511,7 +511,7 @@ def _open_files(path: Named, limits: Limits) -> tuple[DatasetPaths, Container, T
     """Return paths, container, annotations and frames of the dataset that a user names. Raises DatasetError."""
     text = os.fspath(path)
     if "*" in text or text.startswith("file:"):
-        path = one_place(path)
+        path = get_one_place(path)
     if is_remote(path):
         return open_objects(Location.of(path), limits)
     paths = locate(path)
@@ -525,6 +525,6 @@ def _open_files(path: Named, limits: Limits) -> tuple[DatasetPaths, Container, T
 
 def open_tables(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> tuple[TableFile | None, TableFile | None]:
     """Open the annotations and the frames of a dataset, None if absent. Raises DatasetError."""
-    found = annotation_path(paths.arrow)
+    found = find_annotations(paths.arrow)
     annotations = open_annotations(found, limits) if found else None
     return annotations, TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None

@@ -19,9 +19,9 @@ from edgefirst_ros.config.load import load
 from edgefirst_ros.dataset import grouping, schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, locate
-from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, reporting
-from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, explain_errors, listed, show_path
+from edgefirst_ros.dataset.storage.lock import Replacement, is_plain_file, report_errors
+from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, find_annotations, open_annotations
+from edgefirst_ros.errors import DatasetError, Text, UsageError, explain_errors, join_names, pluralize, show_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 KEY = ["name", "frame"]
@@ -38,14 +38,14 @@ class GroupRows:
     """
 
     def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:
-        found = annotation_path(paths.arrow)
+        found = find_annotations(paths.arrow)
         own = pl.DataFrame(schema=ANNOTATIONS)
         if found is not None:
             own = read_columns(open_annotations(found, limits), ANNOTATIONS)
         frames = pl.DataFrame(schema=FRAMES)
         if os.path.lexists(paths.frames):
             table = TableFile(paths.frames, limits)
-            stamps = (f"{column}_timestamp" for column in schema.companions_of(table.schema.names))
+            stamps = (f"{column}_timestamp" for column in schema.find_companions(table.schema.names))
             frames = read_columns(table, {**FRAMES, **dict.fromkeys(stamps, pl.Int64)})
         known = frames.select(*KEY, pl.col("timestamp").alias("stamp")).unique(KEY, keep="first")
         joined = own.join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
@@ -142,7 +142,7 @@ class GroupCounts:
             for what in ("sensor", "label"):
                 lacking = [kind.name for kind in self.kinds if kind.what == what and not tally.get(kind, 0)]
                 if lacking:
-                    names = f"{what}{'s' if len(lacking) > 1 else ''} {listed(lacking, LISTED)}"
+                    names = f"{what}{'s' if len(lacking) > 1 else ''} {join_names(lacking, LISTED)}"
                     notes.append(f"group {group} has no {names}, which another group has")
         return [*notes, self.missed] if self.missed is not None else notes
 
@@ -154,7 +154,7 @@ class GroupCounts:
         ]
         yield ("group", *self.groups), rows
         if self.without:
-            yield f"without a group: {counted(self.without, 'sample')}"
+            yield f"without a group: {pluralize(self.without, 'sample')}"
 
     @property
     def plain(self) -> dict[str, dict[str, Any]]:
@@ -184,7 +184,7 @@ class Regrouped:
 
     def text(self) -> Text:
         tables = ", ".join(map(show_path, self.tables))
-        yield f"groups written to {counted(len(self.tables), 'table')}: {tables}"
+        yield f"groups written to {pluralize(len(self.tables), 'table')}: {tables}"
         yield ""
         yield from self.counts.text()
         yield from (f"note: {note}" for note in self.counts.notes)
@@ -217,14 +217,14 @@ def split(
         if (given := GroupRule.of(load(None, split=rule))) is None:
             raise UsageError("expected shares such as {'train': 0.8, 'val': 0.2}")
         rule = given
-    places = [_checked(path) for path in ([datasets] if isinstance(datasets, str | os.PathLike) else datasets)]
+    places = [_check_dataset(path) for path in ([datasets] if isinstance(datasets, str | os.PathLike) else datasets)]
     if len({os.path.realpath(paths.arrow) for paths in places}) < len(places):
         raise UsageError("a dataset is given twice")
     with ExitStack() as written:
         replacements = [written.enter_context(Replacement(paths.arrow)) for paths in places]
         parts = [GroupRows(paths, limits) for paths in places]
         rule.check({name for part in parts for name in part.samples["name"].unique()})
-        groups = grouping.groups_of(rule, (part.samples for part in parts), (part.annotations for part in parts))
+        groups = grouping.find_groups(rule, (part.samples for part in parts), (part.annotations for part in parts))
         if groups.by_block:
             for paths, part in zip(places, parts, strict=True):
                 unstamped = part.samples.filter(pl.col("timestamp").is_null())["name"].unique().sort()
@@ -241,19 +241,19 @@ def split(
     return Regrouped([paths.arrow for paths in places], GroupCounts.of(places, rule, limits))
 
 
-def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
+def _check_dataset(path: str | os.PathLike[str]) -> DatasetPaths:
     paths = locate(path)
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     if not paths.members.exists():
         raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
     if not os.path.lexists(paths.arrow):
-        other = annotation_path(paths.arrow)
+        other = find_annotations(paths.arrow)
         hint = f"; make it from {other.name} with edgefirst-ros migrate" if other is not None else ""
         raise DatasetError(f"{paths.arrow}: missing, and it holds the groups{hint}")
     if not is_plain_file(paths.arrow):
         raise DatasetError(f"{paths.arrow}: is not a regular file; replace it by the file itself")
-    with reporting(paths.arrow, "read"), paths.arrow.open("rb") as file:
+    with report_errors(paths.arrow, "read"), paths.arrow.open("rb") as file:
         if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
             raise DatasetError(f"{paths.arrow}: expected an Arrow IPC file; make one with edgefirst-ros migrate")
     return paths

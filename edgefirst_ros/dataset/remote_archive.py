@@ -15,17 +15,17 @@ from typing import cast
 from edgefirst_ros.dataset.names import DatasetPaths, Member, parse_member
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath
 from edgefirst_ros.dataset.objects.store import Store, open_store
-from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.lock import report_errors
 from edgefirst_ros.dataset.storage.zip_read import (
     LOCAL,
     LOCAL_MARK,
     Archive,
     Loop,
     Upcoming,
-    directory_blocks,
     find_directory,
+    iter_directory,
 )
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, list_annotation_paths
 from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.limits import Limits
 
@@ -50,14 +50,14 @@ def open_objects(
     store = open_store(place)
     container = RemoteArchive(paths.container, place.parent / f"{name}.zip", limits)
     container.refuse_overlaps()
-    return paths, container, _annotations(store, paths, limits), _table(store, paths.frames, limits)
+    return paths, container, _fetch_annotations(store, paths, limits), _fetch_table(store, paths.frames, limits)
 
 
-def _annotations(store: Store, paths: DatasetPaths, limits: Limits) -> TableFile | None:
+def _fetch_annotations(store: Store, paths: DatasetPaths, limits: Limits) -> TableFile | None:
     """Return the annotations in the first form that exists. Raises DatasetError for nested JSON."""
-    forms = annotation_forms(paths.arrow)
+    forms = list_annotation_paths(paths.arrow)
     for path in forms[:-1]:
-        if (found := _table(store, path, limits)) is not None:
+        if (found := _fetch_table(store, path, limits)) is not None:
             return found
     if store.stat(Location.of(forms[-1]).key) is not None:
         raise DatasetError(
@@ -66,13 +66,13 @@ def _annotations(store: Store, paths: DatasetPaths, limits: Limits) -> TableFile
     return None
 
 
-def _table(store: Store, path: Path, limits: Limits) -> TableFile | None:
+def _fetch_table(store: Store, path: Path, limits: Limits) -> TableFile | None:
     """Return a table, held in memory; None if it does not exist."""
     place = Location.of(path)
     if (answer := store.tail(place.key, AT_ONCE)) is None:
         return None
     found, data = answer
-    with reporting(path, "hold it in memory"), os.fdopen(os.memfd_create(place.name), "wb") as file:
+    with report_errors(path, "hold it in memory"), os.fdopen(os.memfd_create(place.name), "wb") as file:
         for block in [data] if len(data) == found.size else store.stream(found):
             file.write(block)
         file.flush()
@@ -117,7 +117,7 @@ class RemoteArchive(Archive):
         self._found, tail = answer
         self.file_size = self._found.size
         # The object, empty where it is not fetched.
-        with reporting(path, "hold it in memory"), os.fdopen(os.memfd_create(place.name), "w+b") as held:
+        with report_errors(path, "hold it in memory"), os.fdopen(os.memfd_create(place.name), "w+b") as held:
             begins = self.file_size - len(tail)
             held.truncate(self.file_size)
             held.seek(begins)
@@ -125,7 +125,7 @@ class RemoteArchive(Archive):
             found = find_directory(held)
             start = found[1] if found is not None else max(0, self.file_size - LARGEST_TAIL)
             with explain_errors(f"{path}: not a readable ZIP archive", zipfile.BadZipFile):
-                for offset, block in directory_blocks(self.pread, start, begins, dense=found is not None):
+                for offset, block in iter_directory(self.pread, start, begins, dense=found is not None):
                     held.seek(offset)
                     held.write(block)
             self._index_members(held)
@@ -162,7 +162,7 @@ class RemoteArchive(Archive):
         """
         reads, member = self._reads, parse_member(name)
         if member is not None:
-            reads.loop.note(member[:2], member.kind)
+            reads.loop.add(member[:2], member.kind)
             if name in reads.held:
                 reads.misses = 0
             else:
@@ -205,7 +205,7 @@ class RemoteArchive(Archive):
         place = bisect.bisect_right(self._starts, start)
         return start, max(start + LOCAL.size, min(near, self._starts[place] if place < len(self._starts) else near))
 
-    def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
+    def read_packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
         """Return the stored (packed) data of an entry, at most `most` bytes, by one request if it is not held."""
         start, end = self._span(entry)
         size = entry.compress_size if most is None else min(most, entry.compress_size)

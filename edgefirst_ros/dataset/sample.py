@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import BySensor, Inputs, Key, input_name
-from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.names import BySensor, Inputs, Key, find_input
+from edgefirst_ros.dataset.query import convert_boxes
 from edgefirst_ros.dataset.schema import SequenceCalibration
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of, without_attribute
-from edgefirst_ros.sensors.navigation import yaw_pitch_roll
-from edgefirst_ros.streams import form_of, of_columns, of_kind
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, quote_error, without_attribute
+from edgefirst_ros.sensors.navigation import find_angles
+from edgefirst_ros.streams import find_by_columns, find_by_kind, find_form
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,7 +72,7 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
     except DatasetError:
         raise
     except Exception as error:  # any error of the libraries on bad bytes
-        raise DatasetError(f"not a readable picture: {text_of(error)}") from error
+        raise DatasetError(f"not a readable picture: {quote_error(error)}") from error
 
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class _Method(partial[Any]):
         raise TypeError(f"{self.__name__} is a method; use {self.__name__}()[{key!r}]")
 
 
-def _method(function: F) -> F:
+def _make_method(function: F) -> F:
     return cast("F", _Method(function))
 
 
@@ -194,7 +194,7 @@ class Sample:
     def skew(self) -> dict[str, int]:
         """{sensor: its stamp minus that of the sample, ns}; `[]`, `in` and `get` take other names of a sensor too."""
         row = self.row
-        skews = {sensor.key: row.get(f"{sensor.column}_skew") for sensor in of_columns(row)}
+        skews = {sensor.key: row.get(f"{sensor.column}_skew") for sensor in find_by_columns(row)}
         return BySensor({key: value for key, value in skews.items() if value is not None})
 
     @property
@@ -214,11 +214,11 @@ class Sample:
         row = self.row
         place, turn = row.get("pose_position"), row.get("pose_orientation")
         if place is not None and turn is not None:
-            return Pose(*yaw_pitch_roll(turn), tuple(place), tuple(turn))
+            return Pose(*find_angles(turn), tuple(place), tuple(turn))
         values = self._own("pose")
         if values is None or any(value is None for value in values):
             return None
-        order = schema.pose_order(schema.nearest(str(self.dataset.metadata.get("schema_version"))))
+        order = schema.get_pose_order(schema.find_nearest_version(str(self.dataset.metadata.get("schema_version"))))
         angles = dict(zip(order, map(float, values), strict=True))
         return Pose(angles["yaw"], angles["pitch"], angles["roll"])
 
@@ -234,7 +234,7 @@ class Sample:
     @property
     def boxes(self) -> NDArray[np.float64]:
         """Boxes of its annotations: (N, 4) centre x, y, width, height in parts of the picture."""
-        return boxes_of(self.annotations, self.dataset.metadata)
+        return convert_boxes(self.annotations, self.dataset.metadata)
 
     @property
     def mask(self) -> NDArray[np.uint16] | None:
@@ -257,7 +257,7 @@ class Sample:
                     scaled = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
             except Exception as error:  # any error of the library on bad bytes
                 text = f"{self.dataset.paths.arrow}: frame {self.frame} of {self.name!r}: a mask cannot be read: "
-                raise DatasetError(text + text_of(error)) from error
+                raise DatasetError(text + quote_error(error)) from error
             own = np.asarray(scaled)
             found = np.zeros(own.shape, np.uint16) if found is None else found
             covered = own > (0 if row[0] is None or pixels.dtype == bool else 127)
@@ -278,7 +278,7 @@ class Sample:
         Raises:
             DatasetError: The sample has no such points, or the calibration does not allow it.
         """
-        points, camera = self.decode(sensor), input_name(camera)
+        points, camera = self.decode(sensor), find_input(camera)
         looking = import_module("edgefirst_ros.report.projection")  # a package that builds on this one
         return looking.project(points, sensor, self.calibration, camera=camera, assume_forward=assume_forward)
 
@@ -291,7 +291,7 @@ class Sample:
         return import_module("edgefirst_ros.report.sheet").draw_card(self)
 
     def _repr_html_(self) -> str:
-        return str(import_module("edgefirst_ros.report.sheet").card_html(self))
+        return str(import_module("edgefirst_ros.report.sheet").render_card(self))
 
     @property
     def annotations(self) -> pl.DataFrame:
@@ -317,7 +317,7 @@ class Sample:
 
     def _kind(self, kind: str) -> str:
         members = self.dataset.members(self.key)
-        for candidate in (kind,) if form_of(str(kind)) else self.dataset.kinds_of(kind):
+        for candidate in (kind,) if find_form(str(kind)) else self.dataset.kinds_of(kind):
             if candidate in members:
                 return candidate
         text = f"frame {self.frame} of {self.name!r} has no {kind}; it has {', '.join(sorted(self.inputs))}"
@@ -338,7 +338,7 @@ class Sample:
         """
         return self.dataset.container.read(self.member(kind))
 
-    @_method
+    @_make_method
     def image(self, sensor: str = "camera") -> NDArray[np.uint8]:
         """Return the picture of a camera.
 
@@ -351,9 +351,9 @@ class Sample:
         Raises:
             DatasetError: The picture is missing or cannot be decoded.
         """
-        return self._decoded(sensor, decode_image)
+        return self._decode_member(sensor, decode_image)
 
-    @_method
+    @_make_method
     def cube(self, sensor: str = "radar.cube", *, rows: int = 1, columns: int = 1) -> Cube:
         """Return the radar cube.
 
@@ -370,7 +370,7 @@ class Sample:
         """
         from edgefirst_ros.sensors.cube import decode_cube
 
-        return self._decoded(sensor, partial(decode_cube, rows=rows, columns=columns))
+        return self._decode_member(sensor, partial(decode_cube, rows=rows, columns=columns))
 
     def decode(self, kind: str) -> Any:
         """Decode the member of an input by the codec of its sensor.
@@ -387,12 +387,14 @@ class Sample:
         """
         from edgefirst_ros.sensors.companions import decode
 
-        found = of_kind(self._kind(kind))
+        found = find_by_kind(self._kind(kind))
         if found.form == "cloud":
-            return self._decoded(kind, _points).reshape(-1)
-        return self.image(found.key) if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
+            return self._decode_member(kind, _decode_points).reshape(-1)
+        return (
+            self.image(found.key) if found.form == "camera" else self._decode_member(kind, partial(decode, found.key))
+        )
 
-    @_method
+    @_make_method
     def radar(self, sensor: str = "radar") -> NDArray[np.void]:
         """Return the radar points.
 
@@ -405,9 +407,9 @@ class Sample:
         Raises:
             DatasetError: The points are missing or cannot be decoded.
         """
-        return self._decoded(sensor, _points)
+        return self._decode_member(sensor, _decode_points)
 
-    @_method
+    @_make_method
     def lidar(self, sensor: str = "lidar") -> NDArray[np.void]:
         """Return the lidar points.
 
@@ -420,9 +422,9 @@ class Sample:
         Raises:
             DatasetError: The points are missing or cannot be decoded.
         """
-        return self._decoded(sensor, _points)
+        return self._decode_member(sensor, _decode_points)
 
-    def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
+    def _decode_member(self, kind: str, decode: Callable[[bytes], T]) -> T:
         data = self.read(kind)
         try:
             return decode(data)
@@ -430,7 +432,7 @@ class Sample:
             raise DatasetError(f"{self.dataset.container.path}: {self.member(kind)!r}: {error}") from error
 
 
-def _points(data: bytes) -> NDArray[np.void]:
+def _decode_points(data: bytes) -> NDArray[np.void]:
     from edgefirst_ros.sensors.cloud import decode_grid
 
     points = decode_grid(data)

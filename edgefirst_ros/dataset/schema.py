@@ -19,11 +19,11 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.sensors.calibration import WORDS, frames_of, judge
-from edgefirst_ros.streams import CAMERA, SENSORS, Sensor, of_column, of_columns, of_kind
+from edgefirst_ros.sensors.calibration import WORDS, find_frames, judge
+from edgefirst_ros.streams import CAMERA, SENSORS, Sensor, find_by_column, find_by_columns, find_by_kind
 
 VERSIONS = ("2025.01", "2025.10", "2026.04", "2026.10")
-"""All that can be read; files of the first two name no version, and `stated_version` shows them apart."""
+"""All that can be read; files of the first two name no version, and `find_version` tells them apart."""
 WRITABLE = ("2025.10", "2026.04", "2026.10")
 DEFAULT_VERSION = "2026.04"
 FIRST_VERSION, UNNAMED_VERSION = "2025.01", "2025.10"
@@ -109,7 +109,7 @@ GEOMETRY = ("polygon", "mask", "box2d", "box3d")
 """A row without a label and without any of these represents a sample without annotations."""
 
 
-def columns(version: str) -> dict[str, Column]:
+def list_columns(version: str) -> dict[str, Column]:
     """Return the columns of one version by name, in the order of the format. Raises KeyError for an unknown version."""
     if version not in VERSIONS:
         raise KeyError(version)
@@ -150,12 +150,12 @@ METADATA = (
 )
 
 
-def nearest(stated: str) -> str:
+def find_nearest_version(stated: str) -> str:
     """Return the known version whose rules hold for a file that states `stated`: itself, or the last before it."""
     return max((version for version in VERSIONS if version <= stated), default=UNNAMED_VERSION)
 
 
-def stated_version(metadata: Mapping[str, str], fields: pa.Schema) -> str:
+def find_version(metadata: Mapping[str, str], fields: pa.Schema) -> str:
     """Return the version that a table states, else that of its columns: a `location` of Float64 is the first format's.
 
     There `location` is [longitude, latitude] and `pose` [roll, pitch, yaw].
@@ -172,7 +172,7 @@ def has_metadata(version: str) -> bool:
     return any(key.since <= version for key in METADATA)
 
 
-def stated(version: str, given: Mapping[str, str | None], columns: Collection[str]) -> dict[str, str]:
+def order_metadata(version: str, given: Mapping[str, str | None], columns: Collection[str]) -> dict[str, str]:
     """Return file metadata in the order of the format: as given, else as they are written here; None stays out.
 
     Those about a column that is not in `columns` stay out too.
@@ -204,16 +204,19 @@ def lacks_axes(names: Collection[str], metadata: Mapping[str, Any], software: An
         software: metadata `software` of the frames table beside it.
     """
     own = isinstance(software, Mapping) and software.get("name") in OWN_SOFTWARE
-    stated = not has_metadata(nearest(metadata.get("schema_version", UNNAMED_VERSION))) or "box3d_axes" in metadata
+    stated = (
+        not has_metadata(find_nearest_version(metadata.get("schema_version", UNNAMED_VERSION)))
+        or "box3d_axes" in metadata
+    )
     return own and "box3d" in names and not stated
 
 
-def pose_order(version: str) -> tuple[str, str, str]:
+def get_pose_order(version: str) -> tuple[str, str, str]:
     """Return the order of the angles of `pose`, degrees."""
     return ("yaw", "pitch", "roll") if version in ("2025.10", "2026.04") else ("roll", "pitch", "yaw")
 
 
-def location_order(version: str) -> tuple[str, str]:
+def get_location_order(version: str) -> tuple[str, str]:
     """Return the order of the coordinates of `location`, degrees."""
     return ("longitude", "latitude") if version == "2025.01" else ("latitude", "longitude")
 
@@ -234,19 +237,19 @@ FRAMES_METADATA = ("sources", "configuration", "software", "time_base", "camera_
 """Keys of the metadata of the frames table; the values are JSON."""
 
 
-def companions_of(columns: Iterable[str]) -> list[str]:
+def find_companions(columns: Iterable[str]) -> list[str]:
     """Return the companions that have columns among those of a frames table, by the beginning of their columns."""
-    return [sensor.column for sensor in of_columns(columns) if sensor.column]
+    return [sensor.column for sensor in find_by_columns(columns) if sensor.column]
 
 
-def companion_columns(sensor: Sensor) -> dict[str, Column]:
+def list_companion_columns(sensor: Sensor) -> dict[str, Column]:
     """Return the columns of a companion in the frames table by name."""
     listed = [Column(f"{sensor.column}_{what}", _I64, "sample") for what in ("timestamp", "skew")]
     listed += [Column(sensor.size_column, pa.list_(_U32, 2), "sample")] if sensor.form == "camera" else []
     return {column.name: column for column in listed}
 
 
-def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, Column]:
+def list_frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, Column]:
     """Return the columns of NAME.frames.arrow by name; a table has those of the pose only if filled."""
     listed = [
         Column("name", TEXT, "identity", nullable=False),
@@ -259,7 +262,7 @@ def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, 
         Column("pose_position", pa.list_(_F64, 3), "sample"),  # m in pose_frame
         Column("pose_orientation", pa.list_(_F64, 4), "sample"),  # x, y, z, w
         Column("size", pa.list_(_U32, 2), "sample"),  # width, height
-        *(column for base in companions for column in companion_columns(of_column(base)).values()),
+        *(column for base in companions for column in list_companion_columns(find_by_column(base)).values()),
         Column("keyframe", pa.bool_(), "sample"),
         Column("segment", _U32, "sample"),
         Column(MODEL_TIMESTAMP, _I64, "sample"),
@@ -267,23 +270,23 @@ def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, 
     return {column.name: column for column in listed}
 
 
-def working(described: Column) -> pa.DataType:
+def choose_working_type(described: Column) -> pa.DataType:
     """Return the type of a column on its way from one file to another: plain text for categories."""
     return TEXT if described.is_category else described.type
 
 
-WORKING = {**columns(VERSIONS[-1]), **{column.name: column for column in FURTHER}}
+WORKING = {**list_columns(VERSIONS[-1]), **{column.name: column for column in FURTHER}}
 """Columns in memory, for all versions that are read or written; `pose` is [yaw, pitch, roll] here."""
 
 
-def arrow_schema(described: dict[str, Column]) -> pa.Schema:
+def make_arrow_schema(described: dict[str, Column]) -> pa.Schema:
     """Return the Arrow schema of a table, without metadata."""
     return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in described.values()])
 
 
-def journal_schema(described: dict[str, Column]) -> pa.Schema:
+def make_journal_schema(described: dict[str, Column]) -> pa.Schema:
     """Return the same with plain text for categories: a stream cannot know them before its end."""
-    return pa.schema([pa.field(c.name, working(c), nullable=c.nullable) for c in described.values()])
+    return pa.schema([pa.field(c.name, choose_working_type(c), nullable=c.nullable) for c in described.values()])
 
 
 # ---- metadata of the frames table --------------------------------------------------------------
@@ -337,18 +340,18 @@ class SequenceCalibration(NamedTuple):
         return self.camera_info if camera == CAMERA.key else self.camera_infos.get(camera)
 
 
-def frames_metadata(path: Path, stored: Mapping[str, str]) -> dict[str, Any]:
+def parse_frames_metadata(path: Path, stored: Mapping[str, str]) -> dict[str, Any]:
     """Return the metadata of the frames table at `path` as plain values; text that is not a JSON stays text.
 
     Raises DatasetError naming the first of `KNOWN` that has not the form of the format.
     """
-    found = {key: parsed(text) for key, text in stored.items()}
-    for key, what in faults(found):
+    found = {key: parse_metadata(text) for key, text in stored.items()}
+    for key, what in find_faults(found):
         raise DatasetError(f"{path}: metadata {key}: {what}")
     return found
 
 
-def faults(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def find_faults(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (key, the fault) for metadata that have not the form of the format."""
     if not found.keys() & {*KNOWN}:
         return
@@ -372,7 +375,7 @@ def faults(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"{place + ': ' if place else ''}found {shown}, {first['msg'].lower()}"
 
 
-def parsed(text: str) -> Any:
+def parse_metadata(text: str) -> Any:
     """Return the JSON value of a text of metadata, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
@@ -380,7 +383,7 @@ def parsed(text: str) -> Any:
         return text
 
 
-def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def combine_sequences(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Return what all sequences have in common of calibration and source of poses, and notes of differences.
 
     Values that differ become None.
@@ -404,7 +407,7 @@ def unite_topics(sequences: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {**({UNUSED: list(unused.values())} if unused else {}), **({LACKING: missing} if missing else {})}
 
 
-def of_sequence(
+def select_sequence(
     metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]
 ) -> dict[str, Any]:
     """Return the metadata of one sequence; from earlier versions only the values certain to belong to it.
@@ -414,22 +417,24 @@ def of_sequence(
     """
     stored = metadata.get(SEQUENCES)
     if stored is None:
-        return _derived(metadata, name, names, kinds)
+        return _derive_metadata(metadata, name, names, kinds)
     known = stored.get(name, {}) if isinstance(stored, dict) else None
     if not isinstance(known, dict):
         raise DatasetError(f"the metadata {SEQUENCES} cannot be read: expected facts of {name!r}, found {known!r:.80}")
-    return {**known, "calibration": _word(known, kinds)}
+    return {**known, "calibration": _check_word(known, kinds)}
 
 
-def _word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
+def _check_word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
     said = known.get("calibration")
     if isinstance(said, str) and said in WORDS:
         return said
-    frames = frames_of({of_kind(kind).key for kind in kinds}, known.get("sensor_frames") or {})
+    frames = find_frames({find_by_kind(kind).key for kind in kinds}, known.get("sensor_frames") or {})
     return judge(known.get("camera_info"), known.get("static_transforms"), frames)
 
 
-def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]) -> dict[str, Any]:
+def _derive_metadata(
+    metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]
+) -> dict[str, Any]:
     """Return metadata from the keys of the whole dataset, where it has no other sequence."""
     base, sources = metadata.get("time_base"), metadata.get("sources")
     bases = base.get(SEQUENCES) if isinstance(base, dict) else None
@@ -439,7 +444,7 @@ def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kin
     return {
         "sources": list(range(len(sources))) if isinstance(sources, list) and not several else [],
         **known,
-        "calibration": _word(known, kinds),
+        "calibration": _check_word(known, kinds),
         "time_base": bases.get(name) if isinstance(bases, dict) else base,
         "topics": {},
         "counts": whole.get("counts"),

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgefirst_ros.dataset.lazy import pl
-from edgefirst_ros.dataset.names import Key, add_counts, instances_of
+from edgefirst_ros.dataset.names import Key, add_counts, find_instances
 from edgefirst_ros.dataset.objects.bucket import map_in_threads
 from edgefirst_ros.dataset.objects.location import ObjectPath, is_remote
-from edgefirst_ros.dataset.objects.places import dataset_places
-from edgefirst_ros.dataset.query import Samples, check_known, names_of, with_polygons
+from edgefirst_ros.dataset.objects.places import list_dataset_places
+from edgefirst_ros.dataset.query import Samples, check_known, list_names, with_polygons
 from edgefirst_ros.dataset.reader import Dataset, Named
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.zip_read import Loop
-from edgefirst_ros.errors import DatasetError, counted, listed
+from edgefirst_ros.errors import DatasetError, join_names, pluralize
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 AT_ONCE = 8
@@ -48,7 +48,7 @@ class Datasets(Dataset):
                 self._opened |= {_place_of(part): part for part in one.parts}
                 self._places += map(_place_of, one.parts)
             else:
-                self._places += dataset_places(one)
+                self._places += list_dataset_places(one)
         self._places = list(dict.fromkeys(self._places))
 
     def __reduce__(self) -> tuple[Callable[..., Datasets], tuple[list[Path], Limits]]:  # type: ignore[override]
@@ -59,7 +59,7 @@ class Datasets(Dataset):
             raise DatasetError(f"{self.title}: several datasets as one have no {name}; use its .parts, or merge them")
         return super().__getattr__(name)
 
-    def part(self, number: int) -> Dataset:
+    def open_dataset(self, number: int) -> Dataset:
         """Return one of the datasets, opened when it is first asked for."""
         place = self._places[number]
         with self._lock:
@@ -78,19 +78,19 @@ class Datasets(Dataset):
     def _open(self, numbers: Iterable[int]) -> Iterator[Dataset]:
         """Yield datasets in order; where some are in buckets, those that come next are opened meanwhile."""
         if not any(is_remote(place) and place not in self._opened for place in self._places):
-            return map(self.part, numbers)
-        return map_in_threads(self.part, numbers, AT_ONCE)
+            return map(self.open_dataset, numbers)
+        return map_in_threads(self.open_dataset, numbers, AT_ONCE)
 
     @property
     def title(self) -> str:
-        return listed(self._places, MOST_NAMED)
+        return join_names(self._places, MOST_NAMED)
 
     @cached_property
     def _keys(self) -> list[PartKey]:  # type: ignore[override]
         return [(number, key) for number, part in enumerate(self.parts) for key in part._keys]
 
     def _sample_of(self, key: PartKey) -> Sample:
-        return self.part(key[0])._sample_of(key[1])
+        return self.open_dataset(key[0])._sample_of(key[1])
 
     def _iter_samples(self, keys: Sequence[PartKey]) -> Iterator[Sample]:
         own: dict[int, list[Key]] = {}
@@ -117,8 +117,10 @@ class Datasets(Dataset):
         frames = [part.frames.schema for part in self.parts if part.frames is not None]
         schemas = [{name: kind for one in frames for name, kind in one.items()}, {}]
         if not schemas[0].keys() >= {*expression.meta.root_names()}:
-            schemas[1] = _stacked([part.annotations.clear() for part in self.parts]).schema
-        kept = {number: set(self.part(number)._keys_where(its, expression, schemas)) for number, its in own.items()}
+            schemas[1] = _stack_tables([part.annotations.clear() for part in self.parts]).schema
+        kept = {
+            number: set(self.open_dataset(number)._keys_where(its, expression, schemas)) for number, its in own.items()
+        }
         return [one for one in keys if one[1] in kept[one[0]]]
 
     @property
@@ -129,7 +131,7 @@ class Datasets(Dataset):
     @property
     def annotations(self) -> pl.DataFrame:
         """Annotations of all datasets, with the columns of any."""
-        return _stacked([part.annotations for part in self.parts])
+        return _stack_tables([part.annotations for part in self.parts])
 
     @property
     def annotation_columns(self) -> list[str]:
@@ -139,7 +141,7 @@ class Datasets(Dataset):
     @property
     def frames(self) -> pl.DataFrame | None:
         found = [part.frames for part in self.parts if part.frames is not None]
-        return _stacked(found) if found else None
+        return _stack_tables(found) if found else None
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -160,16 +162,16 @@ class Datasets(Dataset):
 
     def to_polars(self) -> pl.DataFrame:
         """Return one table: the annotations, each with the columns of its frame."""
-        return _stacked([part.to_polars() for part in self.parts])
+        return _stack_tables([part.to_polars() for part in self.parts])
 
     def samples(self, inputs: str | Collection[str] | None = None, *more: str, **conditions: Any) -> Samples:
         """Return the samples that match, as `Dataset.samples`; a label, group or sequence may be in any dataset."""
         given = [name for name in ("label", "group", "sequence") if conditions.get(name) is not None]
-        asked = {name: names_of(conditions[name]) for name in given}
+        asked = {name: list_names(conditions[name]) for name in given}
         there = [{name: getattr(part, f"{name}s") for name in asked} for part in self.parts]
         for name, values in asked.items():
             check_known(name, values, {one for part in there for one in part[name]})
-        instances = instances_of([*names_of(inputs), *more])
+        instances = find_instances([*list_names(inputs), *more])
         sensors = [part._sensors_there() if instances else set[str]() for part in self.parts]
         check_known("sensor", instances, set[str]().union(*sensors))
         found: list[PartKey] = []
@@ -183,8 +185,8 @@ class Datasets(Dataset):
         return self._with_sequence(sequence).sequence_facts(sequence)
 
     def __repr__(self) -> str:
-        number = counted(len(self._places), "dataset")
-        return f"<Dataset of {number} ({self.title}): {counted(len(self), 'sample')}>"
+        number = pluralize(len(self._places), "dataset")
+        return f"<Dataset of {number} ({self.title}): {pluralize(len(self), 'sample')}>"
 
 
 def join_samples(first: Samples, second: Samples) -> Samples:
@@ -209,7 +211,7 @@ def _place_of(part: Dataset) -> Path:
     return part.place if isinstance(part.place, ObjectPath) else Path(os.path.abspath(part.place))
 
 
-def _stacked(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _stack_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return tables below each other, with the columns of any; categories as texts, which need no common list.
 
     Masks that are outlines, as until 2025.10, become polygons where another table has masks in pixels.

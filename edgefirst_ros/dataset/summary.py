@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from edgefirst_ros.counts import LOSS, Counts
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.names import add_counts
-from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, of_sequence, parsed
+from edgefirst_ros.dataset.schema import LEFT_OUT, SEQUENCES, UNUSED, parse_metadata, select_sequence
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
-from edgefirst_ros.errors import DatasetError, Text, counted, listed
+from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, check_losses, find_worst, list_checks
+from edgefirst_ros.errors import DatasetError, Text, join_names, pluralize
 from edgefirst_ros.sensors.calibration import WORDS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Summary:
 
     @property
     def level(self) -> Level:
-        return worst(self.checks)
+        return find_worst(self.checks)
 
     @property
     def skew(self) -> dict[str, dict[str, float]]:
@@ -162,7 +162,7 @@ class DatasetSummary:
         for one in [*self.sequences, *([self.whole] if self.is_several or self.metadata.get(LEFT_OUT) else [])]:
             begin = "-" if one.start is None or one.name == ALL else format_time(one.start)
             length = "-" if one.start is None else f"{one.timeline.duration:.1f}"
-            groups = [shares_of(one.groups)] if grouped else []
+            groups = [describe_shares(one.groups)] if grouped else []
             state = (one.calibration or "-", *groups, "unknown" if one.lost is None else str(one.lost), one.level.word)
             rows.append((one.name, str(one.samples), begin, length, *state))
         return head, rows
@@ -177,7 +177,7 @@ class DatasetSummary:
                 apart = not count["written"] and count["seen"] > sum(count["dropped"].values())
                 used = "no" if apart and topic in unused else "-" if apart else str(count["written"])
                 found.append((one.name, topic, str(count["seen"]), used, reasons))
-        yield self._told_apart(("topic", "seen", "used", "not used"), found)
+        yield self._tell_apart(("topic", "seen", "used", "not used"), found)
         if len(self.sequences) > MOST_LISTED:
             yield f"topics, sensors, groups and labels of each of the {len(self.sequences)} sequences: info --json"
         if any(row[-2] in ("-", "no") for row in found):
@@ -190,7 +190,7 @@ class DatasetSummary:
             skew = {sensor: [f"{value:.1f}" for value in its.values()] for sensor, its in one.skew.items()}
             found += [(one.name, name, str(n), *skew.get(name, [""] * 3)) for name, n in one.sensors.items() if n]
         if found:
-            yield self._told_apart(("sensor", "samples", "skew, ms: p50", "p95", "max"), found)
+            yield self._tell_apart(("sensor", "samples", "skew, ms: p50", "p95", "max"), found)
         if lacking := [name for name, n in self.whole.sensors.items() if not n]:
             yield f"no sample has: {', '.join(lacking)}"
 
@@ -201,9 +201,9 @@ class DatasetSummary:
             for one in self.rows
             for name, n in (one.groups if what == "group" else one.labels).items()
         ]
-        return self._told_apart((what, number), found)
+        return self._tell_apart((what, number), found)
 
-    def _told_apart(self, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
+    def _tell_apart(self, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
         """Return a table whose first column is the sequence, if the dataset has several."""
         return (("sequence", *head), [*rows]) if self.is_several else (head, [row[1:] for row in rows])
 
@@ -233,8 +233,8 @@ def summarize(
     number = dict(timeline.by_sequence if samples is None else samples)
     for name in metadata.get(SEQUENCES) or ():
         number.setdefault(name, 0)
-    groups, labels = _counted(rows)
-    known = {name: of_sequence(metadata, name, number, ()) for name in number}
+    groups, labels = _count_rows(rows)
+    known = {name: select_sequence(metadata, name, number, ()) for name in number}
     counted_apart = any(its.get("counts") is not None for its in known.values())  # of recovered ones they are unknown
     sources = metadata.get("sources") or ()
     found = []
@@ -248,7 +248,7 @@ def summarize(
             "time_base": its.get("time_base") or metadata.get("time_base"),
         }
         word = calibrations.get(name, "")
-        checks = [one for one in checks_of(own, said, word) if counted_apart or one.key != "loss"]
+        checks = [one for one in list_checks(own, said, word) if counted_apart or one.key != "loss"]
         found.append(
             Summary(
                 name,
@@ -262,7 +262,7 @@ def summarize(
                 checks,
             )
         )
-    return DatasetSummary(found, metadata, timeline, [*_whole(found, timeline, metadata, counted_apart)])
+    return DatasetSummary(found, metadata, timeline, [*_summarize_whole(found, timeline, metadata, counted_apart)])
 
 
 def summarize_dataset(
@@ -285,7 +285,7 @@ def summarize_dataset(
     for sample in dataset.samples() if sensors is None else ():
         found[sample.name].update(sample.inputs)
     sensors = sensors or {name: dict(sorted(its.items())) for name, its in found.items()}
-    words = stated_calibrations(dataset.metadata)  # also of sequences without samples
+    words = read_calibrations(dataset.metadata)  # also of sequences without samples
     words |= {name: dataset.calibration(name).calibration for name in found}
     try:
         return summarize(timeline, dataset.metadata, words, rows=dataset.annotations, samples=number, sensors=sensors)
@@ -301,16 +301,16 @@ def summarize_tables(paths: DatasetPaths, *, grouped: bool = True) -> DatasetSum
     """
     table = TableFile(paths.frames) if os.path.lexists(paths.frames) else None
     timeline = Timeline.of_file(table) if table is not None else Timeline.empty()
-    metadata = {key: parsed(text) for key, text in table.metadata.items()} if table is not None else {}
+    metadata = {key: parse_metadata(text) for key, text in table.metadata.items()} if table is not None else {}
     rows = None
     if grouped:
         from edgefirst_ros.dataset.regroup import GroupRows
 
         rows = GroupRows(paths).annotations
-    return summarize(timeline, metadata, stated_calibrations(metadata), rows=rows)
+    return summarize(timeline, metadata, read_calibrations(metadata), rows=rows)
 
 
-def stated_calibrations(metadata: Mapping[str, Any]) -> dict[str, str]:
+def read_calibrations(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return {sequence: calibration} as the metadata of the frames table state it, where they do."""
     words = {name: of.get("calibration") for name, of in (metadata.get(SEQUENCES) or {}).items()}
     return {name: word for name, word in words.items() if word in WORDS}
@@ -321,12 +321,12 @@ def format_time(stamp: int) -> str:
     return f"{datetime.fromtimestamp(stamp // 10**9, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def shares_of(groups: Mapping[str, int]) -> str:
+def describe_shares(groups: Mapping[str, int]) -> str:
     """Return groups in words: `train`, or of several `train 80, val 20`."""
     return next(iter(groups)) if len(groups) == 1 else ", ".join(f"{name} {n}" for name, n in groups.items()) or "-"
 
 
-def _counted(rows: pl.DataFrame | None) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+def _count_rows(rows: pl.DataFrame | None) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
     found: tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]] = {}, {}
     if rows is None or not {"name", "frame", "group", "label"} <= set(rows.columns):
         return found
@@ -342,23 +342,23 @@ def _counted(rows: pl.DataFrame | None) -> tuple[dict[str, dict[str, int]], dict
     return found
 
 
-def _whole(
+def _summarize_whole(
     found: Sequence[Summary], timeline: Timeline, metadata: Mapping[str, Any], counted_apart: bool
 ) -> Iterator[Check]:
     number = sum(one.samples for one in found)
-    yield Check("samples", Level.GREEN if number else Level.RED, counted(number, "sample"))
+    yield Check("samples", Level.GREEN if number else Level.RED, pluralize(number, "sample"))
     if not counted_apart or not found:
-        yield from losses(metadata)
+        yield from check_losses(metadata)
     for one in metadata.get(LEFT_OUT) or ():
         why = one["why"].removeprefix(f"{one['file']}: ")
         yield Check("loss", Level.AMBER, f"not converted: {why}", one["file"])
     for sensor in timeline.companions if len(found) > 1 else ():
         without = [one.name for one in found if sensor not in one.timeline.companions]
-        yield from lacking("coverage", sensor, without, len(found))
+        yield from check_lacking("coverage", sensor, without, len(found))
 
 
-def lacking(key: str, sensor: str, without: Sequence[str], number: int) -> Iterator[Check]:
+def check_lacking(key: str, sensor: str, without: Sequence[str], number: int) -> Iterator[Check]:
     """Yield the check that names those of `number` sequences that do not have a sensor at all: it is green."""
     if without:
-        found = f"in {number - len(without)} of {number} sequences; not in {listed(without, NAMED)}"
+        found = f"in {number - len(without)} of {number} sequences; not in {join_names(without, NAMED)}"
         yield Check(key, Level.GREEN, found, sensor)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-from edgefirst_ros.dataset.tables.values import is_text, is_valid, scalars_of
-from edgefirst_ros.errors import counted
+from edgefirst_ros.dataset.tables.values import is_text, is_valid, read_scalars
+from edgefirst_ros.errors import pluralize
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
 from edgefirst_ros.streams import stamp_columns
 
@@ -93,7 +93,7 @@ class Regularity(NamedTuple):
     longest: Interval
     """Longest interval; those from the start to the first message, and from the last to the end, count too."""
     gaps: tuple[Interval, ...]
-    """All intervals of `wide_gap` and more, in order."""
+    """All intervals of `get_wide_gap` and more, in order."""
 
 
 class Timeline:
@@ -140,7 +140,7 @@ class Timeline:
         ends = [0, *edges.tolist(), len(order)] if len(order) else []
         self.blocks = [Block(self.names[self.sequence[a]], a, b) for a, b in itertools.pairwise(ends)]
         self.seconds = self._run()
-        self.companions = dict(self._found())
+        self.companions = dict(self._find_stamps())
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -151,7 +151,7 @@ class Timeline:
         if len(self.names) == 1:
             return {self.names[0]: self}
         rows = {name: np.sort(self.rows[self.sequence == number]) for number, name in enumerate(self.names)}
-        return {name: Timeline(self._columns.take(own)) for name, own in rows.items()}
+        return {name: Timeline(self._columns.select(own)) for name, own in rows.items()}
 
     @property
     def present(self) -> dict[str, int]:
@@ -208,11 +208,11 @@ class Timeline:
 
         Time without messages at the start and end of a block counts in sequences that have any.
         """
-        number, period, widest = sum(map(len, times)), _usual(times), wide_gap()
+        number, period, widest = sum(map(len, times)), _find_usual(times), get_wide_gap()
         own: dict[str, list[Floats]] = {}
         for block, one in zip(self.blocks, times, strict=True):
             own.setdefault(block.sequence, []).append(one)
-        least = {name: max(widest[0] * (_usual(parts) or 0.0), widest[1]) for name, parts in own.items()}
+        least = {name: max(widest[0] * (_find_usual(parts) or 0.0), widest[1]) for name, parts in own.items()}
         edges = {name for name, parts in own.items() if any(map(len, parts))}
         begins, lengths = [], []
         for block, one in zip(self.blocks, times, strict=True):
@@ -246,7 +246,7 @@ class Timeline:
             offset = float(seconds[block.stop - 1]) + (float(np.median(steps)) / 1e9 if len(steps) else 0.0)
         return seconds
 
-    def _found(self) -> Iterator[tuple[str, CompanionStamps]]:
+    def _find_stamps(self) -> Iterator[tuple[str, CompanionStamps]]:
         for key, column in self._columns.stamps.items():
             values = self._columns.integers.get(column)
             if values and values[1][self.rows].any():
@@ -337,23 +337,23 @@ class Check(NamedTuple):
         return THRESHOLDS[self.key]
 
 
-def worst(checks: Collection[Check]) -> Level:
+def find_worst(checks: Collection[Check]) -> Level:
     """Return the worst level of the checks; green without any."""
     return max((check.level for check in checks), default=Level.GREEN)
 
 
-def _usual(times: Sequence[Floats]) -> float | None:
+def _find_usual(times: Sequence[Floats]) -> float | None:
     """Return the usual interval of messages, given by block, s; None of few."""
     inner = np.concatenate([np.zeros(0), *map(np.diff, times)])
     return float(np.sort(inner)[(len(inner) - 1) // 2]) if sum(map(len, times)) >= FEWEST and len(inner) else None
 
 
-def wide_gap() -> tuple[float, float]:
+def get_wide_gap() -> tuple[float, float]:
     """Periods and s from which an interval is an amber gap."""
     return GAP_PERIODS[0], THRESHOLDS["gaps"].amber or 0.0
 
 
-def gap_level(length: float, period: float | None) -> Level:
+def judge_gap(length: float, period: float | None) -> Level:
     """Return the level of an interval between messages that come every `period`, both in s."""
     limits = THRESHOLDS["gaps"]
     for level, periods, least in ((Level.RED, GAP_PERIODS[1], limits.red), (Level.AMBER, GAP_PERIODS[0], limits.amber)):
@@ -362,17 +362,22 @@ def gap_level(length: float, period: float | None) -> Level:
     return Level.GREEN
 
 
-def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibration: str) -> list[Check]:
+def list_checks(timeline: Timeline, metadata: Mapping[str, Any], calibration: str) -> list[Check]:
     """Return all checks of one sequence from the tables of its dataset, green ones too.
 
     `metadata`: those of the frames, with the counts, sources and time base of the sequence; `calibration`: its word,
     empty if it is not judged.
     """
-    found = [*losses(metadata), *_calibration(calibration), *clock(timeline, metadata), *gaps(timeline)]
-    return [*found, *coverage(timeline), *skews(timeline, metadata)]
+    found = [
+        *check_losses(metadata),
+        *_check_calibration(calibration),
+        *check_clock(timeline, metadata),
+        *check_gaps(timeline),
+    ]
+    return [*found, *check_coverage(timeline), *check_skews(timeline, metadata)]
 
 
-def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
+def check_losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
     """Yield the losses of each topic, and the damage of recordings in which something can have been."""
     counts, threshold, none = metadata.get("counts") or {}, THRESHOLDS["loss"], True
     for topic, count in counts.items():
@@ -381,38 +386,38 @@ def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
             none = False
             share = sum(lost.values()) / max(count["seen"], 1)
             what = ", ".join(f"{n} {reason}" for reason, n in lost.items())
-            text = f"{share:.2%} of {counted(count['seen'], 'message')} lost: {what}"
+            text = f"{share:.2%} of {pluralize(count['seen'], 'message')} lost: {what}"
             yield Check("loss", threshold.level(share), text, topic)
     for source in metadata.get("sources") or ():
         damaged = [damage for damage in source.get("damage") or () if damage.get("loss") is not False]
         if damaged:
             none = False
-            more = f"; {counted(len(damaged) - 1, 'more damaged place')}" if len(damaged) > 1 else ""
+            more = f"; {pluralize(len(damaged) - 1, 'more damaged place')}" if len(damaged) > 1 else ""
             text = f"at byte {damaged[0].get('offset')}: {damaged[0].get('what')}{more}"
             yield Check("loss", Level.AMBER, text, str(source.get("file")))
     if none:
         yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not state its losses")
 
 
-def _calibration(word: str) -> Iterator[Check]:
+def _check_calibration(word: str) -> Iterator[Check]:
     said = {GIVEN: GIVEN, IDENTITY: "a placeholder: transforms that do not rotate (identity)", MISSING: "missing"}
     if word in said:
         yield Check("calibration", Level.GREEN if word == GIVEN else Level.AMBER, said[word])
 
 
-def clock(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
+def check_clock(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
     """Yield whether a clock was set, and topics that took another one."""
     threshold, steps = THRESHOLDS["clock"], timeline.steps
     if steps:
-        yield Check("clock", threshold.level(steps), f"set, or stood still, {counted(steps, 'time')}")
+        yield Check("clock", threshold.level(steps), f"set, or stood still, {pluralize(steps, 'time')}")
     base = metadata.get("time_base") or {}
-    others = list(replaced_clocks(base))
+    others = list(check_replaced_clocks(base))
     yield from others
     if not steps and not others:
         yield Check("clock", Level.GREEN, f"one clock ({base.get('base') or 'not said'}), never set")
 
 
-def replaced_clocks(base: Mapping[str, Any]) -> Iterator[Check]:
+def check_replaced_clocks(base: Mapping[str, Any]) -> Iterator[Check]:
     """Yield the topics whose stamps were replaced, which keep another clock; `base`: the metadata `time_base`."""
     bases = base.get("sequences") or {"": base}
     replaced = {topic: str(what) for one in bases.values() for topic, what in ((one or {}).get("topics") or {}).items()}
@@ -420,21 +425,21 @@ def replaced_clocks(base: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("clock", THRESHOLDS["clock"].level(1), what, topic)
 
 
-def gaps(timeline: Timeline) -> Iterator[Check]:
+def check_gaps(timeline: Timeline) -> Iterator[Check]:
     """Yield how regularly samples, sensors and the model came."""
-    for name, pace in paces(timeline).items():
+    for name, pace in measure_paces(timeline).items():
         longest = pace.longest
-        level = gap_level(longest.length, pace.period) if pace.period is not None else Level.GREEN
+        level = judge_gap(longest.length, pace.period) if pace.period is not None else Level.GREEN
         found = f"longest {longest.length:.3g} s, at {round(longest.start, 1) + 0.0:.1f} s"
         if level:
-            found = f"{counted(len(pace.gaps), 'gap')}, {found}"
+            found = f"{pluralize(len(pace.gaps), 'gap')}, {found}"
         yield Check("gaps", level, found, name)
 
 
-def paces(timeline: Timeline) -> dict[str, Regularity]:
+def measure_paces(timeline: Timeline) -> dict[str, Regularity]:
     """Return how regularly samples, sensors and the model came, by name.
 
-    A sequence without a sensor has no gap of it: `coverage` shows that.
+    A sequence without a sensor has no gap of it: `check_coverage` shows that.
     """
     if not len(timeline):
         return {}
@@ -444,32 +449,32 @@ def paces(timeline: Timeline) -> dict[str, Regularity]:
     }
 
 
-def coverage(timeline: Timeline) -> Iterator[Check]:
+def check_coverage(timeline: Timeline) -> Iterator[Check]:
     """Yield in how many samples each sensor is."""
     for name, one in timeline.companions.items():
         if name != MODEL:
-            yield coverage_of(name, float(one.has.mean()))
+            yield judge_coverage(name, float(one.has.mean()))
 
 
-def coverage_of(name: str, there: float) -> Check:
+def judge_coverage(name: str, there: float) -> Check:
     """Judge in which share of the samples a sensor is."""
     return Check("coverage", THRESHOLDS["coverage"].level(1 - there), f"in {there:.1%} of the samples", name)
 
 
-def skews(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
+def check_skews(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
     """Yield how far off companions were, against their tolerance."""
     for name, one in timeline.companions.items():
         if name != MODEL:
-            yield skew_of(name, one.within(0.95) / SECOND, tolerance(metadata, name))
+            yield judge_skew(name, one.within(0.95) / SECOND, find_tolerance(metadata, name))
 
 
-def skew_of(name: str, far: float, allowed: float) -> Check:
+def judge_skew(name: str, far: float, allowed: float) -> Check:
     """Judge how far off 95 % of a sensor's messages are, against their tolerance, both in s."""
     level = THRESHOLDS["skew"].level(far / allowed if allowed else 0.0)
     return Check("skew", level, f"95 % within {far * 1e3:.1f} ms of {allowed * 1e3:.0f} ms", name)
 
 
-def tolerance(metadata: Mapping[str, Any], sensor: str) -> float:
+def find_tolerance(metadata: Mapping[str, Any], sensor: str) -> float:
     """Return the tolerance of a sensor in s, as the dataset's configuration has it; else the default."""
     made = metadata.get("configuration")
     made = made if isinstance(made, dict) else {}
@@ -505,11 +510,11 @@ class _Columns(NamedTuple):
         columns = {name: table[name].combine_chunks() for name in {*wanted, *PRESENT} & {*kinds}}
         has = {name: is_valid(column) for name, column in columns.items()}
         numbers = [name for name, kind in kinds.items() if name in wanted and pa.types.is_integer(kind)]
-        integers = {name: (scalars_of(columns[name]).astype(np.int64), has[name]) for name in numbers}
+        integers = {name: (read_scalars(columns[name]).astype(np.int64), has[name]) for name in numbers}
         there = {name: has[name] for name in PRESENT if name in kinds}
         return cls(names, integers, there)
 
-    def take(self, rows: Ints) -> _Columns:
+    def select(self, rows: Ints) -> _Columns:
         return _Columns(
             [self.names[row] for row in rows.tolist()],
             {name: (values[rows], has[rows]) for name, (values, has) in self.integers.items()},

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from edgefirst_ros.dataset import publish
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
-from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_folder, check_name, member_name
-from edgefirst_ros.dataset.storage.lock import give_back, reporting, sum_up
+from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_folder, check_name, make_member_name
+from edgefirst_ros.dataset.storage.lock import give_back, report_errors, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, IN_MEMORY, Checkpoint, Row, RowLog
 from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
@@ -189,7 +189,7 @@ class DatasetWriter:
             if unfinished is None:
                 failing.callback(publish.remove_if_possible, paths)
                 for path in paths.temporary:  # of an earlier run, or of another user
-                    with reporting(path, "create"):
+                    with report_errors(path, "create"):
                         path.unlink(missing_ok=True)
             elif point.end and unfinished.journals.companions != self._companions:
                 raise DatasetError(
@@ -209,7 +209,7 @@ class DatasetWriter:
             failing.pop_all()
         self.committed = point.samples
 
-    def kept(self, sequence: str) -> int:
+    def count_kept(self, sequence: str) -> int:
         """Return how many first samples of a sequence the continued dataset has already."""
         return self._earlier.of_sequence[sequence] if self._earlier is not None else 0
 
@@ -243,7 +243,7 @@ class DatasetWriter:
         rows = (sample.annotations or ({},)) if sample.batch is None else ()
         annotations = [{**identity, **sample.common, **row} for row in rows]
         self._log.check(frame, annotations)
-        names = [member_name(sample.sequence, sample.frame, kind) for kind, _ in sample.members]
+        names = [make_member_name(sample.sequence, sample.frame, kind) for kind, _ in sample.members]
         self._members.begin()
         whole = False
         try:
@@ -310,7 +310,9 @@ class DatasetWriter:
             rows = with_groups(self._group_rule, frames.batches, annotations.batches)
             stated = {"box3d_frame": box3d_frame}
             seal_annotations(rows, paths.arrow_partial, self._schema, labels, category_metadata, stated)
-            seal_frames(frames.batches, paths.frames_partial, schemas.frames_columns(self._companions), frames_metadata)
+            seal_frames(
+                frames.batches, paths.frames_partial, schemas.list_frames_columns(self._companions), frames_metadata
+            )
             self._members.close()
             if self._earlier is None:
                 publish.refuse_existing(paths, overwrite=self._overwrite)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from edgefirst_ros import CallableModule
-from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import DatasetError, Text, UsageError, listed, nearest_first, show_path
+from edgefirst_ros.counts import Progress, ignore_progress
+from edgefirst_ros.errors import DatasetError, Text, UsageError, join_names, show_path, sort_nearest
 from edgefirst_ros.export.output import LossReport
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class System:
     """True if `export` writes several datasets, opened as one, into one folder."""
 
 
-def _lazily(module: str, name: str) -> Callable[..., None]:
+def _defer(module: str, name: str) -> Callable[..., None]:
     """Return a function of a module that is imported at the first call."""
 
     def call(*arguments: Any, **options: Any) -> None:
@@ -88,12 +88,22 @@ _NUSCENES = ("keyframe_rate", "scene_seconds", "labels", "undistort")
 SYSTEMS = {
     system.name: system
     for system in (
-        System("coco", _lazily("labels.coco", "export"), None, _COCO, calibrated=False),
-        System("yolo", _lazily("labels.yolo", "export"), None, _YOLO, calibrated=False),
-        System("ncore", _lazily("ncore.write", "export"), _lazily("ncore.read_foreign", "restore"), ("store",)),
-        System("l5kit", _lazily("l5kit.write", "export"), _lazily("l5kit.read_foreign", "restore"), ("labels",)),
-        System("roverd", _lazily("roverd.write", "export"), _lazily("roverd.read_foreign", "restore"), ()),
-        System("nuscenes", _lazily("nuscenes", "export"), None, _NUSCENES, joins=True),
+        System("coco", _defer("labels.coco", "export"), None, _COCO, calibrated=False),
+        System("yolo", _defer("labels.yolo", "export"), None, _YOLO, calibrated=False),
+        System(
+            "ncore",
+            _defer("ncore.write", "export"),
+            _defer("ncore.read_foreign", "restore"),
+            ("store",),
+        ),
+        System(
+            "l5kit",
+            _defer("l5kit.write", "export"),
+            _defer("l5kit.read_foreign", "restore"),
+            ("labels",),
+        ),
+        System("roverd", _defer("roverd.write", "export"), _defer("roverd.read_foreign", "restore"), ()),
+        System("nuscenes", _defer("nuscenes", "export"), None, _NUSCENES, joins=True),
     )
 }
 """The systems that are known, by name."""
@@ -118,7 +128,7 @@ class Exported:
 
     def text(self) -> Text:
         """Return the place of every column and sensor, and the losses."""
-        made = listed(map(show_path, self.datasets or [self.out]), MOST_NAMED)
+        made = join_names(map(show_path, self.datasets or [self.out]), MOST_NAMED)
         yield f"{self.system}: {'imported' if self.datasets else 'written'} to {made}"
         yield ""
         rows = []
@@ -161,10 +171,10 @@ def export(
     from edgefirst_ros.dataset.objects.location import is_remote
     from edgefirst_ros.dataset.objects.places import refuse_buckets
     from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.export.output import refuse_inside, staged
+    from edgefirst_ros.export.output import refuse_inside, stage_folder
 
     refuse_buckets("export", [out], "export to a folder, or use fleet export")
-    system = _system(to, SYSTEMS)
+    system = _find_system(to, SYSTEMS)
     chosen = {name: value for name, value in options.items() if value is not None}
     if name := next((name for name in chosen if name not in system.options), None):
         owners = ", ".join(other.name for other in SYSTEMS.values() if name in other.options)
@@ -185,14 +195,14 @@ def export(
                 f"{part.paths.arrow}: missing, like NAME.parquet, so the labels are unknown; upload it beside the ZIP"
             )
     if mapped := chosen.get("labels"):
-        from edgefirst_ros.export.drive import labels_of
+        from edgefirst_ros.export.drive import collect_labels
 
-        there = labels_of(parts)
+        there = collect_labels(parts)
         if absent := [label for label in mapped if label.casefold() not in map(str.casefold, there)]:
-            known = nearest_first(absent[0], there)
+            known = sort_nearest(absent[0], there)
             report.add(f"label map: {', '.join(absent)}", "", f"the dataset has no such label; known: {known}")
-    with staged(place) as folder:
-        system.export(opened if system.joins else parts[0], folder, report, progress or quiet, **chosen)
+    with stage_folder(place) as folder:
+        system.export(opened if system.joins else parts[0], folder, report, progress or ignore_progress, **chosen)
         if system.calibrated:
             _report_placeholders(opened, report)
             if any(part.lacks_axes for part in parts):
@@ -210,7 +220,7 @@ def _report_placeholders(dataset: Dataset, report: LossReport) -> None:
         (MISSING, "missing or incomplete"),
     ):
         names = [name for name, found in words.items() if found == word]
-        report.count(f"calibration ({word})", f"as it is, of {listed(names, MOST_NAMED)}", meaning, len(names))
+        report.count(f"calibration ({word})", f"as it is, of {join_names(names, MOST_NAMED)}", meaning, len(names))
 
 
 def restore(
@@ -240,7 +250,7 @@ def restore(
     from edgefirst_ros.dataset.names import check_path
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.objects.places import refuse_buckets
-    from edgefirst_ros.export.output import refuse_inside, staged
+    from edgefirst_ros.export.output import refuse_inside, stage_folder
     from edgefirst_ros.limits import DEFAULT_LIMITS
 
     refuse_buckets("import", [source], "fetch the folder, and import that", does="read from")
@@ -250,20 +260,20 @@ def restore(
         raise UsageError(
             f"{system} holds only labels: edgefirst-ros label DATASET --from {system} {source} imports them"
         )
-    read = _system(system, known, "--from")
+    read = _find_system(system, known, "--from")
     check_path(out)
     given = Location.of(source).path if os.fspath(source).startswith("file:") else Path(source)
     place, report = Path(os.path.abspath(out)), LossReport(system)
     if not given.exists():
         raise DatasetError(f"{given}: no such file or directory")
     refuse_inside(place, given)
-    with staged(place) as folder:
-        read(given, folder, limits or DEFAULT_LIMITS, report, progress or quiet)
+    with stage_folder(place) as folder:
+        read(given, folder, limits or DEFAULT_LIMITS, report, progress or ignore_progress)
         report.write(folder / REPORT)
     return Exported(system, place, report, 0, sorted(place.glob("*.zip")) or sorted(place.glob("*.arrow")))
 
 
-def _system(name: str, known: Mapping[str, T], flag: str = "--to") -> T:
+def _find_system(name: str, known: Mapping[str, T], flag: str = "--to") -> T:
     if name not in known:
         raise UsageError(f"{flag}: expected one of {', '.join(known)}, got {name!r}")
     return known[name]

@@ -19,24 +19,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key
-from edgefirst_ros.dataset.query import KEY, Samples, keys_of, listed_labels, with_all_columns
+from edgefirst_ros.dataset.query import KEY, Samples, list_labels, select_keys, with_all_columns
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.output import LossReport
-from edgefirst_ros.sensors.calibration import frame_of
+from edgefirst_ros.sensors.calibration import find_frame
 from edgefirst_ros.sensors.transforms import (
     BASE,
     Floats,
-    ecef,
-    frames_from,
-    inverse,
+    chain_frames,
+    convert_to_ecef,
+    invert_poses,
+    make_pose,
+    make_rotation,
+    make_world_to_ecef,
     move_boxes,
-    pose,
-    rotation,
-    world_to_ecef,
 )
-from edgefirst_ros.streams import CAMERA, keys_named, of_columns, of_key, of_kind
+from edgefirst_ros.streams import CAMERA, find_by_columns, find_by_key, find_by_kind, list_keys
 
 WAYS = (
     "convert the recording again with a topic of poses (pose_topic: /odom), two frames of /tf (in a rig pose: {tf: "
@@ -100,7 +100,7 @@ class Drive:
     def _stamps(self) -> dict[str, NDArray[np.int64]]:
         """{kind of member: its stamps, (N,)}, where it has a column of them."""
         found: dict[str, list[str]] = {}
-        for sensor in of_columns(self.table.columns):
+        for sensor in find_by_columns(self.table.columns):
             column = f"{sensor.column}_timestamp"
             for kind in sensor.kinds if column in self.table.columns else ():
                 found.setdefault(kind, []).append(column)
@@ -180,7 +180,7 @@ class Drive:
     @cached_property
     def world_to_ecef(self) -> Floats:
         """(4, 4) float64: the world, ENU at the first located sample."""
-        return world_to_ecef(*self.geodetic[self.first_located])
+        return make_world_to_ecef(*self.geodetic[self.first_located])
 
     @property
     def rig_to_world(self) -> Floats:
@@ -189,8 +189,8 @@ class Drive:
             return self.rig_in(self.world_to_ecef)
         found = np.full((len(self), 4, 4), np.nan)
         places = self.values("pose_position", 3)
-        turns = rotation(self.values("pose_orientation", 4)[self.posed])
-        found[self.posed] = pose(turns, (places - self.origin)[self.posed])
+        turns = make_rotation(self.values("pose_orientation", 4)[self.posed])
+        found[self.posed] = make_pose(turns, (places - self.origin)[self.posed])
         return found
 
     @cached_property
@@ -212,15 +212,15 @@ class Drive:
         first, poses = self.first_located, np.full((len(self), 4, 4), np.nan)
         known = first + np.flatnonzero(self.located[first:])
         antenna, imu = (self._mount(role) for role in ("gps", "imu"))
-        places, turns = self.geodetic[known].T, rotation(self.values("orientation", 4)[known]) @ imu[:3, :3].T
-        poses[known] = inverse(world) @ (world_to_ecef(*places) @ pose(turns, np.zeros(3)))
-        poses[known, :3, 3] = (ecef(*places) - world[:3, 3]) @ world[:3, :3]  # without large products
+        places, turns = self.geodetic[known].T, make_rotation(self.values("orientation", 4)[known]) @ imu[:3, :3].T
+        poses[known] = invert_poses(world) @ (make_world_to_ecef(*places) @ make_pose(turns, np.zeros(3)))
+        poses[known, :3, 3] = (convert_to_ecef(*places) - world[:3, 3]) @ world[:3, :3]  # without large products
         poses[known, :3, 3] -= poses[known, :3, :3] @ antenna[:3, 3]
         return poses
 
     def _mount(self, role: str) -> Floats:
         """(4, 4) from the axes of GPS or IMU to the rig, which are its own where no transform joins them."""
-        return self.statics.get(frame_of(role, self.calibration.sensor_frames), np.eye(4))
+        return self.statics.get(find_frame(role, self.calibration.sensor_frames), np.eye(4))
 
     # ---- where the sensors are -------------------------------------------------------------
     @cached_property
@@ -232,7 +232,7 @@ class Drive:
     def statics(self) -> dict[str, Floats]:
         """(4, 4) sensor to rig, by the sensor's frame: those that transforms of the recording join to base_link."""
         try:
-            return frames_from(self.calibration.static_transforms, BASE)
+            return chain_frames(self.calibration.static_transforms, BASE)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"{self.dataset.paths.frames}: the static_transforms in its metadata cannot be read: {error!r}"
@@ -240,16 +240,16 @@ class Drive:
 
     def lacks_intrinsics(self, kind: str) -> bool:
         """True for the pictures of a further camera of a rig that has no CameraInfo."""
-        sensor = of_kind(kind)
+        sensor = find_by_kind(kind)
         further = sensor.form == "camera" and sensor.instance is not None
         return further and self.calibration.info_of(sensor.key) is None
 
     def find_frame(self, sensor: str) -> str:
         """Return the frame of a sensor by any of its names, such as a kind. Raises DatasetError if it is unknown."""
-        keys, named = keys_named(sensor), self.calibration.sensor_frames
+        keys, named = list_keys(sensor), self.calibration.sensor_frames
         if keys[0].partition(".")[0] == CAMERA.key:
             return str(self.info_of(keys[0])["frame_id"])
-        return next((named[key] for key in keys if key in named), frame_of(keys[0], named))
+        return next((named[key] for key in keys if key in named), find_frame(keys[0], named))
 
     def place(self, sensor: str) -> Floats:
         """Return (4, 4) sensor to rig of a sensor by any of its names. Raises DatasetError if it is unknown."""
@@ -301,7 +301,7 @@ class Drive:
 
         Raises DatasetError as `info_of`, and for other proportions.
         """
-        info, column = self.info_of(camera), of_key(camera).size_column
+        info, column = self.info_of(camera), find_by_key(camera).size_column
         said = info.get("width"), info.get("height")
         known = self.table.get_column(column, default=pl.Series([])).drop_nulls()
         if not len(known) or not all(type(length) is int and length > 0 for length in said):
@@ -338,13 +338,13 @@ def read_boxes(wanted: Sequence[tuple[Drive, Iterable[int]]]) -> list[Boxes]:
     keys, found = pl.DataFrame(asked, kinds), []
     for table in read_batches(dataset, (*KEY, *boxes)):
         texts = pl.col("label", "object_id").cast(pl.String)
-        given = keys_of(table, dataset.paths.arrow).with_columns(table.select(boxes).with_columns(texts))
+        given = select_keys(table, dataset.paths.arrow).with_columns(table.select(boxes).with_columns(texts))
         found.append(keys.join(given.drop_nulls("box3d"), KEY, nulls_equal=True, maintain_order="left_right"))
     rows = pl.concat(found).sort("drive", "place", maintain_order=True)
-    return [_boxes_of(drive, rows.filter(drive=number)) for number, (drive, _) in enumerate(wanted)]
+    return [_collect_boxes(drive, rows.filter(drive=number)) for number, (drive, _) in enumerate(wanted)]
 
 
-def _boxes_of(drive: Drive, rows: pl.DataFrame) -> Boxes:
+def _collect_boxes(drive: Drive, rows: pl.DataFrame) -> Boxes:
     box = np.array(rows["box3d"].to_list(), float)
     if len(box) and box.shape[1:] != (6,):
         raise DatasetError(f"{drive.dataset.paths.arrow}: box3d must have 6 numbers")
@@ -361,7 +361,7 @@ def read_groups(dataset: Dataset, keys: Collection[Key]) -> dict[Key, str]:
     found: dict[Key, str | None] = {}
     for table in read_batches(dataset, (*KEY, "group")):
         groups = table["group"].cast(pl.String).to_list()
-        for key, group in zip(keys_of(table, dataset.paths.arrow).iter_rows(), groups, strict=True):
+        for key, group in zip(select_keys(table, dataset.paths.arrow).iter_rows(), groups, strict=True):
             if key in keys:
                 found.setdefault(Key(*key), group)
     return {key: group for key, group in found.items() if group is not None}
@@ -375,9 +375,9 @@ def count_values(dataset: Dataset) -> Counter[str]:
     return found
 
 
-def labels_of(parts: Sequence[Dataset]) -> list[str]:
+def collect_labels(parts: Sequence[Dataset]) -> list[str]:
     """Return the labels of several datasets, those of annotations and those that are listed only, sorted."""
-    found = {label for part in parts for label in listed_labels(part.metadata)}
+    found = {label for part in parts for label in list_labels(part.metadata)}
     for part in (one for one in parts if "label" in one.annotation_columns):
         for table in read_batches(part, ["label"]):
             found.update(table["label"].cast(pl.String).drop_nulls().unique())
@@ -389,7 +389,7 @@ def describe_sources(found: Sequence[Drive]) -> str:
     return ", ".join(dict.fromkeys(drive.source for drive in found))
 
 
-def drives(dataset: Dataset) -> list[Drive]:
+def list_drives(dataset: Dataset) -> list[Drive]:
     """Return the sequences of a dataset. Raises DatasetError without stamps, or if they are not increasing."""
     if dataset.frames is None:
         raise DatasetError(
@@ -401,10 +401,10 @@ def drives(dataset: Dataset) -> list[Drive]:
         by_name.setdefault(sample.name, []).append(sample.key)
     if not by_name:
         raise DatasetError(f"{dataset.container.path}: has no samples")
-    return [_drive(dataset, dataset.frames, name, keys) for name, keys in by_name.items()]
+    return [_make_drive(dataset, dataset.frames, name, keys) for name, keys in by_name.items()]
 
 
-def posed_drives(found: Sequence[Drive], report: LossReport, least: int = 1) -> list[Drive]:
+def select_posed(found: Sequence[Drive], report: LossReport, least: int = 1) -> list[Drive]:
     """Return the sequences with poses of at least so many samples; the others are lines of the report.
 
     Raises DatasetError if no sequence has them.
@@ -421,7 +421,7 @@ def posed_drives(found: Sequence[Drive], report: LossReport, least: int = 1) -> 
     return kept
 
 
-def _drive(dataset: Dataset, frames: pl.DataFrame, name: str, keys: list[Key]) -> Drive:
+def _make_drive(dataset: Dataset, frames: pl.DataFrame, name: str, keys: list[Key]) -> Drive:
     rows = pl.Series([dataset.frame_rows.get(key) for key in keys], dtype=pl.UInt32)
     given = frames.get_column("timestamp", default=pl.Series([None] * frames.height)).gather(rows)
     without = given.is_null().arg_true()
@@ -446,12 +446,12 @@ def is_class_mask(row: Mapping[str, Any]) -> bool:
     return isinstance(row.get("mask"), bytes) and all(row.get(name) is None for name in ("label", "object_id", "box2d"))
 
 
-def class_masks(dataset: Dataset) -> dict[Key, int]:
+def find_class_masks(dataset: Dataset) -> dict[Key, int]:
     """Return {sample: first annotation row that `is_class_mask`}, for samples that have one."""
     table, _ = dataset.annotation_rows
     if table.schema.get("mask") != pl.Binary:
         return {}
     without_name = pl.col("label", "object_id", "box2d").is_null()
     is_mask = table.select(pl.all_horizontal(pl.col("mask").is_not_null(), without_name)).to_series()
-    rows = keys_of(table, dataset.paths.arrow).with_row_index().filter(is_mask)
+    rows = select_keys(table, dataset.paths.arrow).with_row_index().filter(is_mask)
     return {Key(name, frame): row for row, name, frame in rows.unique(KEY, keep="first").iter_rows()}

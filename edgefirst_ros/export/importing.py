@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 import edgefirst_ros
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import host_of, safe_name
-from edgefirst_ros.dataset.storage.lock import open_file, reporting
+from edgefirst_ros.dataset.names import find_host, make_safe
+from edgefirst_ros.dataset.storage.lock import open_file, report_errors
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
 from edgefirst_ros.sensors.jpeg import Buffer, check_jpeg
-from edgefirst_ros.streams import of_kind
+from edgefirst_ros.streams import find_by_kind
 
 TOLERANCE = 100_000_000
 """Largest time between a picture and what belongs to it, ns."""
@@ -76,7 +76,7 @@ class SensorEntries:
         """
         number = find_nearest(self.stamps, stamp)
         data = b"" if number is None else self.make(number)
-        known = of_kind(self.kind) if self.kind else None
+        known = find_by_kind(self.kind) if self.kind else None
         if data and number is not None and known is not None and known.column is not None:
             measured = self.exact(number) if self.exact is not None else None
             measured = int(self.stamps[number]) if measured is None else measured
@@ -86,9 +86,9 @@ class SensorEntries:
         return data
 
 
-def columns_of(companions: Iterable[SensorEntries]) -> list[str]:
+def list_companion_columns(companions: Iterable[SensorEntries]) -> list[str]:
     """Return the companions with columns in the frames table: the usual ones, then the others of these."""
-    there = (of_kind(companion.kind).column for companion in companions if companion.kind)
+    there = (find_by_kind(companion.kind).column for companion in companions if companion.kind)
     return list(dict.fromkeys(("radar_targets", "lidar_points", "radar_cube", *filter(None, there))))
 
 
@@ -118,10 +118,10 @@ def name_sequences(names: Iterable[str]) -> list[str]:
     tried: Counter[str] = Counter()
     """The last number by the name that it follows."""
     for given in names:
-        base = name = safe_name(given)
+        base = name = make_safe(given)
         while name.casefold() in taken:
             tried[base] = max(tried[base], 1) + 1
-            name = safe_name(f"{base}-{tried[base]}")
+            name = make_safe(f"{base}-{tried[base]}")
         taken.add(name.casefold())
         found.append(name)
     return found
@@ -149,7 +149,7 @@ def make_metadata(files: Sequence[str], sequences: Mapping[str, Mapping[str, Any
         "configuration": {"tolerance": TOLERANCE / 1e9},
         "software": {"name": "edgefirst-ros", "version": edgefirst_ros.__version__},
         "time_base": base,
-        **schema.combined(sequences)[0],
+        **schema.combine_sequences(sequences)[0],
         "counts": counts.plain(),
         "sequences": {name: {**facts, "time_base": base} for name, facts in sequences.items()},
     }
@@ -173,7 +173,7 @@ def stamp_picture(
         if found.frame is None or (near and (found.sequence, found.frame, found.stamp) == (sequence, frame, stamp)):
             return [data]
         software = f"edgefirst_ros {edgefirst_ros.__version__}"
-        exif = encode_exif(ExifInfo(sequence, frame, stamp, host_of(sequence), software, *place))
+        exif = encode_exif(ExifInfo(sequence, frame, stamp, find_host(sequence), software, *place))
         return insert_png(data, exif) if kind.endswith("png") else insert_jpeg(data, exif)
     except EdgeFirstError:
         return [data]
@@ -225,7 +225,7 @@ def refuse_links(path: Path) -> int:
 
     Raises DatasetError where one of them is neither a folder nor a regular file, or folders are too deep.
     """
-    with reporting(path, "read"):
+    with report_errors(path, "read"):
         total, waiting = 0, list[Path | os.DirEntry[str]]([path])
         while waiting:
             place = waiting.pop()

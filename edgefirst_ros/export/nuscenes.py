@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import Key, host_of
+from edgefirst_ros.dataset.names import Key, find_host
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
@@ -36,16 +36,16 @@ from edgefirst_ros.export.drive import (
     Drive,
     count_values,
     describe_sources,
-    drives,
-    posed_drives,
+    list_drives,
     read_boxes,
     read_groups,
+    select_posed,
 )
-from edgefirst_ros.export.output import NO_HOME, LossReport, ahead, write_files
-from edgefirst_ros.sensors.cloud import decode_grid, speed_field
+from edgefirst_ros.export.output import NO_HOME, LossReport, make_ahead, write_files
+from edgefirst_ros.sensors.cloud import decode_grid, find_speed_field
 from edgefirst_ros.sensors.lens import Straightener
-from edgefirst_ros.sensors.transforms import Floats, between, quaternion
-from edgefirst_ros.streams import CAMERA, of_kind
+from edgefirst_ros.sensors.transforms import Floats, interpolate_poses, make_quaternion
+from edgefirst_ros.streams import CAMERA, find_by_kind
 
 VERSION = "v1.0-trainval"
 """Name of the folder of tables: the one that training frameworks ask for."""
@@ -113,10 +113,10 @@ CHANNELS = {
 
 
 @lru_cache(1024)
-def channel_of(kind: str) -> SensorChannel | None:
+def name_channel(kind: str) -> SensorChannel | None:
     """Return the channel of a kind of member: LIDAR_REAR of `lidar-rear.pcd`; None for one without."""
     try:
-        found = of_kind(kind)
+        found = find_by_kind(kind)
     except KeyError:
         return None
     first = CHANNELS.get(kind.replace(f"-{found.instance}", "", 1))
@@ -235,11 +235,11 @@ def export(
         if value is not None and not 0 < value < 1e9:
             raise UsageError(f"{flag} {value:g}: must be above 0")
     names = {**USUAL, **{label.casefold(): name for label, name in (labels or {}).items()}}
-    found, counts = [drive for part in dataset.parts for drive in drives(part)], SceneCounts()
+    found, counts = [drive for part in dataset.parts for drive in list_drives(part)], SceneCounts()
     twice = [name for name, number in Counter(drive.name for drive in found).items() if number > 1]
     if twice:
         raise DatasetError(f"{dataset.title}: several datasets have a sequence {twice[0]!r}; export only one of them")
-    found = posed_drives(found, report)
+    found = select_posed(found, report)
     writers = [_SequenceWriter(drive, rate, scene_seconds, names, counts, undistort) for drive in found]
     for writer in writers:
         writer.check()
@@ -264,10 +264,10 @@ def export(
             tables.add("category", {"token": token, "name": category, "description": ""})
         for name, of in {name: of.channel for writer in writers for name, of in writer.channels.items()}.items():
             if counts.written[name]:
-                token = _token("sensor", name)
+                token = _hash("sensor", name)
                 tables.add("sensor", {"token": token, "channel": name, "modality": of.modality})
-        logs = [_token(drive.name, "log") for drive in found]
-        tables.add("map", {"token": _token("map"), "log_tokens": logs, "category": "semantic_prior", "filename": MAP})
+        logs = [_hash(drive.name, "log") for drive in found]
+        tables.add("map", {"token": _hash("map"), "log_tokens": logs, "category": "semantic_prior", "filename": MAP})
         tables.close()
     (out / MAP).parent.mkdir()
     (out / MAP).write_bytes(_EMPTY_MAP)
@@ -308,7 +308,8 @@ class _SequenceWriter:
     def _pose_at(self, stamps: NDArray[np.int64]) -> Floats:
         """Return the poses at stamps (N,), (N, 4, 4) ego to map, in blocks to need little memory."""
         blocks = [stamps[start : start + BLOCK] for start in range(0, len(stamps), BLOCK)]
-        return np.concatenate([np.zeros((0, 4, 4)), *(between(self._poses, self._stamps, one) for one in blocks)])
+        found = (interpolate_poses(self._poses, self._stamps, one) for one in blocks)
+        return np.concatenate([np.zeros((0, 4, 4)), *found])
 
     @cached_property
     def keyframes(self) -> list[int]:
@@ -329,7 +330,7 @@ class _SequenceWriter:
         held: dict[str, tuple[SensorChannel, array[int], array[int]]] = {}
         for sample in self._kept.tolist():
             for kind in self.drive.dataset.members(self.drive.samples[sample].key):
-                channel = channel_of(kind)
+                channel = name_channel(kind)
                 if channel is not None and self.drive.lacks_intrinsics(kind):
                     self._counts.lost[f"{kind} without CameraInfo"] += 1
                 elif channel is not None:
@@ -375,7 +376,7 @@ class _SequenceWriter:
         """Raise DatasetError where places of sensors or intrinsics are unknown, before anything is written."""
         _ = self._straighteners
         for messages in self.channels.values():
-            matrix = self._calibrated(messages.channel)["camera_intrinsic"]
+            matrix = self._write_calibration(messages.channel)["camera_intrinsic"]
             if not np.isfinite(matrix).all():
                 what = f"camera_info of {messages.channel.sensor}: k {matrix} are not the intrinsics of a camera"
                 raise DatasetError(f"{self.drive.dataset.paths.frames}: {what}")
@@ -386,19 +387,19 @@ class _SequenceWriter:
         drive = self.drive
         start = datetime.fromtimestamp(int(drive.stamps[0]) / 1e9, timezone.utc)
         origin = drive.place_of_world
-        log = {"token": self._token("log"), "logfile": drive.name, "vehicle": host_of(drive.name)}
+        log = {"token": self._token("log"), "logfile": drive.name, "vehicle": find_host(drive.name)}
         place = "{latitude:.6f},{longitude:.6f}".format(**origin) if "ecef" in origin else str(origin["frame"])
         tables.add("log", log | {"date_captured": start.strftime("%Y-%m-%d"), "location": place})
         self._counts.lost["samples without a pose"] += len(drive) - len(self._kept)
         self._write_samples(tables)
         placed = self._place_boxes(boxes)
         for messages in self.channels.values():
-            tables.add("calibrated_sensor", self._calibrated(messages.channel))
+            tables.add("calibrated_sensor", self._write_calibration(messages.channel))
             self._write_messages(tables, messages, placed, progress)
         self._write_boxes(tables, placed)
 
     def _token(self, *what: object) -> str:
-        return _token(self.drive.name, *what)
+        return _hash(self.drive.name, *what)
 
     @cached_property
     def _sample_tokens(self) -> list[str]:
@@ -415,17 +416,17 @@ class _SequenceWriter:
             for number, before, token, after in zip(numbers, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
                 stamp = int(self.drive.stamps[self.keyframes[number]])
                 links = {"prev": before, "next": after, "scene_token": scene}
-                tables.add("sample", {"token": token, "timestamp": _micro(stamp)} | links)
+                tables.add("sample", {"token": token, "timestamp": _to_micro(stamp)} | links)
             self._counts.written["samples"] += len(numbers)
             self._counts.written["scenes"] += 1
 
-    def _calibrated(self, channel: SensorChannel) -> dict[str, Any]:
+    def _write_calibration(self, channel: SensorChannel) -> dict[str, Any]:
         place, intrinsic = self.drive.place(channel.sensor), []
         if channel.modality == "camera":
             intrinsic = np.array(self.drive.picture_info(channel.sensor)["k"], float).reshape(3, 3).tolist()
         return {
-            "token": self._token("calibrated", channel.name), "sensor_token": _token("sensor", channel.name),
-            "translation": place[:3, 3].tolist(), "rotation": _turned(place).tolist(), "camera_intrinsic": intrinsic,
+            "token": self._token("calibrated", channel.name), "sensor_token": _hash("sensor", channel.name),
+            "translation": place[:3, 3].tolist(), "rotation": _to_wxyz(place).tolist(), "camera_intrinsic": intrinsic,
         }  # fmt: skip
 
     def _write_messages(
@@ -444,10 +445,10 @@ class _SequenceWriter:
         waiting: dict[str, Any] | None = None
         scene, velocities = -1, self._velocities(messages) if channel.modality == "radar" else np.zeros((0, 3))
         poses = self._pose_at(messages.stamps)
-        turns = _turned(poses)
+        turns = _to_wxyz(poses)
         make = partial(self._make_file, messages, poses, velocities, placed)
         quick = channel.name not in self._straighteners and not is_remote(self.drive.dataset.paths.container)
-        with closing(ahead(range(len(messages.stamps)), make, quick=quick)) as made:
+        with closing(make_ahead(range(len(messages.stamps)), make, quick=quick)) as made:
             for index, data in made:
                 if data is None:
                     self._counts.lost[f"{channel.name} without points"] += 1
@@ -456,12 +457,12 @@ class _SequenceWriter:
                 tables.write_file(f"{tables.out}/{name}", data)
                 token, sample = self._token(channel.name, stamp), int(messages.samples[index])
                 place = {"translation": poses[index, :3, 3].tolist(), "rotation": turns[index].tolist()}
-                tables.add("ego_pose", {"token": token, "timestamp": _micro(stamp)} | place)
+                tables.add("ego_pose", {"token": token, "timestamp": _to_micro(stamp)} | place)
                 width, height = sizes[sample].tolist() if channel.modality == "camera" else (0, 0)
                 record = {
                     "token": token, "sample_token": self._sample_tokens[owners[index]], "ego_pose_token": token,
                     "calibrated_sensor_token": calibrated,
-                    "timestamp": _micro(stamp), "fileformat": channel.suffix.split(".")[1],
+                    "timestamp": _to_micro(stamp), "fileformat": channel.suffix.split(".")[1],
                     "is_key_frame": bool(messages.keyframes[index] >= 0), "height": height, "width": width,
                     "filename": name, "prev": "", "next": "",
                 }  # fmt: skip
@@ -477,13 +478,13 @@ class _SequenceWriter:
 
     def _file_name(self, messages: ChannelMessages, index: int) -> str:
         name, folder = messages.channel.name, "sweeps" if messages.keyframes[index] < 0 else "samples"
-        stamp = _micro(int(messages.stamps[index]))
+        stamp = _to_micro(int(messages.stamps[index]))
         return f"{folder}/{name}/{self.drive.name}__{name}__{stamp}{messages.channel.suffix}"
 
     def _find(self, messages: ChannelMessages, index: int) -> tuple[Sample, str]:
         """Return the sample and kind of member of a message."""
         sample = self.drive.samples[int(messages.samples[index])]
-        kinds = ((kind, channel_of(kind)) for kind in self.drive.dataset.members(sample.key))
+        kinds = ((kind, name_channel(kind)) for kind in self.drive.dataset.members(sample.key))
         return sample, next(kind for kind, channel in kinds if channel and channel.name == messages.channel.name)
 
     def _read_cloud(self, messages: ChannelMessages, index: int) -> NDArray[np.void]:
@@ -491,10 +492,9 @@ class _SequenceWriter:
         sample, kind = self._find(messages, index)
         data = sample.read(kind)
         try:
-            return _finite(decode_grid(data, writable=False))
+            return _select_finite(decode_grid(data, writable=False))
         except DatasetError as error:
-            path = self.drive.dataset.container.path
-            raise DatasetError(f"{path}: {sample.member(kind)!r}: {error}") from error
+            raise DatasetError(f"{self.drive.dataset.container.path}: {sample.member(kind)!r}: {error}") from error
 
     def _make_file(
         self, messages: ChannelMessages, poses: Floats, velocities: Floats, placed: PlacedBoxes, index: int
@@ -533,13 +533,13 @@ class _SequenceWriter:
 
     def _write_boxes(self, tables: RecordTables, placed: PlacedBoxes) -> None:
         """Write the boxes as annotations of instances."""
-        counts, boxes, rotations = self._counts, placed.boxes, _turned(placed.turns)
+        counts, boxes, rotations = self._counts, placed.boxes, _to_wxyz(placed.turns)
         counts.lost["box3d that is not finite"] += boxes.broken
         sightings: dict[tuple[str, str], list[int]] = {}
         for n, track in enumerate(boxes.tracks):
             sightings.setdefault((track, self._category(boxes.labels[n])), []).append(n)
         for (track, category), places in sightings.items():
-            instance, token = self._token("instance", track, category), _token("category", category)
+            instance, token = self._token("instance", track, category), _hash("category", category)
             counts.categories.setdefault(category, token)
             tokens = [self._token("annotation", track, category, int(boxes.frame[n])) for n in places]
             tables.add(
@@ -599,7 +599,7 @@ def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
     """Return points as a PCD file of nuScenes' 18 fields.
 
     Args:
-        points: structured (N,), m in the sensor's axes, with the speed along the ray as `speed_field` finds it.
+        points: structured (N,), m in the sensor's axes, with the speed along the ray as `find_speed_field` finds it.
         velocity: (3,) m/s of the sensor over ground, in its own axes; compensates `vx_comp` and `vy_comp`.
     """
     names = points.dtype.names or ()
@@ -609,7 +609,7 @@ def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
         place[:, column] = found[axis] = points[axis]
     length = np.sqrt(np.add.reduce(place * place, 1, keepdims=True))
     ray = np.divide(place, length, out=np.zeros(place.shape), where=length > 0)
-    name = speed_field(names)
+    name = find_speed_field(names)
     speed = points[name].astype(float) if name is not None else np.zeros(len(points))
     for suffix, along in (("", speed), ("_comp", speed + ray @ velocity)):
         found[f"vx{suffix}"], found[f"vy{suffix}"] = along * ray[:, 0], along * ray[:, 1]
@@ -625,26 +625,26 @@ def _shift(progress: Progress, done: int, total: int, number: int) -> None:
     progress("samples", done + number, total)
 
 
-def _finite(points: NDArray[np.void]) -> NDArray[np.void]:
+def _select_finite(points: NDArray[np.void]) -> NDArray[np.void]:
     flat = points.reshape(-1)
     finite = np.logical_and.reduce([np.isfinite(flat[axis]) for axis in "xyz"])
     return flat if finite.all() else flat[finite]
 
 
-def _token(*what: object) -> str:
+def _hash(*what: object) -> str:
     """Return the token of a record: the same for the same dataset in every export."""
     text = hashlib.sha1(uuid.NAMESPACE_URL.bytes + "/".join(map(str, what)).encode(), usedforsecurity=False).hexdigest()
     return f"{text[:12]}5{text[13:16]}{'89ab'[int(text[16], 16) & 3]}{text[17:32]}"  # a UUID of version 5
 
 
-def _micro(stamp: int) -> int:
+def _to_micro(stamp: int) -> int:
     """Return a stamp in us, which is what nuScenes counts."""
     return (stamp + 500) // 1000
 
 
-def _turned(poses: Floats) -> Floats:
+def _to_wxyz(poses: Floats) -> Floats:
     """Return (..., 4) quaternions of poses as nuScenes orders them: w, x, y, z."""
-    return np.roll(quaternion(poses[..., :3, :3]), 1, -1)
+    return np.roll(make_quaternion(poses[..., :3, :3]), 1, -1)
 
 
 def _encode_picture(pixels: NDArray[np.uint8], kind: str) -> bytes:
@@ -667,7 +667,7 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
     parts = dataset.parts
     present = Counter(kind for part in parts for sample in part.samples() for kind in part.members(sample.key))
     for kind, number in sorted(present.items()):
-        channel = channel_of(kind)
+        channel = name_channel(kind)
         if channel is None:
             report.add(kind, "", NO_HOME, number)
         else:

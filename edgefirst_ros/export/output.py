@@ -19,10 +19,10 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, Any, TypeVar, cast
 
-from edgefirst_ros.dataset.storage.lock import claim, reporting, sync_disk, sync_folder
+from edgefirst_ros.dataset.storage.lock import claim, report_errors, sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import file_writer
-from edgefirst_ros.limits import processors
+from edgefirst_ros.limits import count_processors
 
 FEW = 100
 """Most files of an output that are synced one by one."""
@@ -35,7 +35,7 @@ MOST = 8
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
+def stage_folder(out: Path) -> Iterator[Path]:
     """Make a new folder beside `out` to write into, which is renamed to `out` at the end, or removed on failure.
 
     Raises UsageError for a path that is not UTF-8 or is that of a file, DatasetError where `out` exists or another
@@ -50,13 +50,13 @@ def staged(out: Path) -> Iterator[Path]:
     if os.path.lexists(out.parent) and not out.parent.is_dir():
         raise DatasetError(f"{out}: cannot be made, {out.parent} is not a folder; name another one")
     partial = out.with_name(f".{out.name}.edgefirst-export")
-    with reporting(partial, "create"):
+    with report_errors(partial, "create"):
         out.parent.mkdir(parents=True, exist_ok=True)
         lock = claim(partial, folder=True)
     made = partial
     try:
         yield partial
-        with reporting(partial, "write"):
+        with report_errors(partial, "write"):
             _sync(partial, lock)
             os.rename(partial, out)
             made = out
@@ -65,7 +65,7 @@ def staged(out: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
         if not isinstance(error, OSError):
             raise
-        with reporting(Path(os.fsdecode(error.filename or out)), "be read or written"):
+        with report_errors(Path(os.fsdecode(error.filename or out)), "be read or written"):
             raise
     finally:
         os.close(lock)
@@ -165,7 +165,7 @@ class LossReport:
         path.write_bytes(text.encode("utf-8", "backslashreplace"))  # half a surrogate pair: JSON's own escape
 
 
-def ahead(items: Iterable[T], make: Callable[[T], R], *, quick: bool = False) -> Generator[tuple[T, R]]:
+def make_ahead(items: Iterable[T], make: Callable[[T], R], *, quick: bool = False) -> Generator[tuple[T, R]]:
     """Yield each item with the result of `make`, in order; items are consumed in the caller's thread.
 
     Twice as many items as threads wait at most. Close it when it is not used to its end: then no thread remains.
@@ -175,7 +175,7 @@ def ahead(items: Iterable[T], make: Callable[[T], R], *, quick: bool = False) ->
     if quick:
         yield from ((item, make(item)) for item in items)
         return
-    threads, waiting = min(MOST, processors()), deque[tuple[T, Future[R]]]()
+    threads, waiting = min(MOST, count_processors()), deque[tuple[T, Future[R]]]()
     with ThreadPoolExecutor(threads) as pool:
         try:
             for item in items:

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from edgefirst_ros.config import MODEL, SENSORS
-from edgefirst_ros.config.load import nearest
+from edgefirst_ros.config.load import suggest_nearest
 from edgefirst_ros.dataset.objects.bucket import map_in_threads
 from edgefirst_ros.dataset.objects.location import StoredObject
 from edgefirst_ros.dataset.objects.store import Store, open_store
@@ -80,17 +80,17 @@ class Catalogue:
             said = str(error).splitlines()[0].partition("; valid columns")[0]
             names = sorted(self.rows.collect_schema().names())
             wrong = re.search(r'column "(.+?)"', said)
-            near = nearest(wrong[1], names, "") if wrong else ""
+            near = suggest_nearest(wrong[1], names, "") if wrong else ""
             raise UsageError(f"--where {where!r}: {said}{near}; columns: {', '.join(names)}") from None
 
 
-def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> Catalogue:
+def update_catalogue(layout: Layout, note: Callable[[str], None] = lambda text: None) -> Catalogue:
     """Return the table of all present states; only changed ones are read, some thousand at a time.
 
     A state that cannot be understood is ignored and noted. Raises ObjectStoreError.
     """
     store = open_store(layout.root)
-    stored = _stored(layout, store)
+    stored = _scan_stored(layout, store)
     known = stored.select("state", "state_etag").with_row_index().collect()
     kept = [pl.Series([], dtype=pl.get_index_type())]
     new: list[pl.LazyFrame] = []
@@ -104,12 +104,12 @@ def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> 
         there = set(same["state"])
         table = _read(layout, store, [found for place, found in batch.items() if place not in there], note)
         if len(table):
-            new.append(pl.scan_parquet(_packed(table.lazy())))
+            new.append(pl.scan_parquet(_pack_table(table.lazy())))
         number += len(same) + len(table)
     gone = known.filter(~pl.col("index").is_in(pl.concat(kept).implode()))["state"]
     if not new and not len(gone):
         return Catalogue(stored, number, changed=False)
-    rows = _merged(stored.filter(~pl.col("state").is_in(gone.implode())), new)
+    rows = _merge_rows(stored.filter(~pl.col("state").is_in(gone.implode())), new)
     most = rows.select((pl.selectors.starts_with(LABEL, SENSOR) - pl.selectors.by_name(SCHEMA)).max()).collect()
     used = sorted(column.name for column in most if column.item())
     return Catalogue(rows.select(*SCHEMA, *used), number, changed=True)
@@ -119,10 +119,10 @@ def write_catalogue(layout: Layout, catalogue: Catalogue) -> None:
     """Write the table, unless the stored one is the same. Raises ObjectStoreError."""
     store = open_store(layout.root)
     if catalogue.changed or store.stat(layout.catalogue.key) is None:
-        store.write(layout.catalogue.key, _packed(catalogue.rows))
+        store.write(layout.catalogue.key, _pack_table(catalogue.rows))
 
 
-def row_of(state: RecordingState, place: str, etag: str) -> dict[str, Any]:
+def make_row(state: RecordingState, place: str, etag: str) -> dict[str, Any]:
     """Return a state as a row."""
     row = state.model_dump(exclude={"sensors", "labels", "counts"})
     container = state.members[-1].key if state.members else None
@@ -133,7 +133,7 @@ def row_of(state: RecordingState, place: str, etag: str) -> dict[str, Any]:
     return row | {f"{LABEL}{label}": number for label, number in state.labels.items()}
 
 
-def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
+def _scan_stored(layout: Layout, store: Store) -> pl.LazyFrame:
     """Return the stored table; no rows if it is missing, or it is not understood."""
     found = store.stat(layout.catalogue.key)
     if found is not None:
@@ -148,7 +148,7 @@ def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
     return pl.LazyFrame(schema=SCHEMA)
 
 
-def _merged(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+def _merge_rows(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
     """Merge the rows of two sorted tables; counts of labels and sensors that one does not have are 0."""
     read = pl.concat(new, how="diagonal") if new else pl.LazyFrame(schema=SCHEMA)
     schemas = stored.collect_schema(), read.collect_schema()
@@ -163,7 +163,7 @@ def _merged(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
     return whole[0].merge_sorted(whole[1], "state")
 
 
-def _packed(table: pl.LazyFrame) -> bytes:
+def _pack_table(table: pl.LazyFrame) -> bytes:
     buffer = io.BytesIO()
     table.sink_parquet(buffer, row_group_size=BATCH)
     return buffer.getvalue()
@@ -177,7 +177,7 @@ def _read(layout: Layout, store: Store, changed: Sequence[StoredObject], note: C
         try:
             if found.size > LARGEST:
                 raise DatasetError(f"{place}: has {found.size} bytes, no state has more than {LARGEST}")
-            return row_of(RecordingState.of_json(store.read(found.key), place), place, found.etag)
+            return make_row(RecordingState.of_json(store.read(found.key), place), place, found.etag)
         except ObjectStoreError:
             raise
         except DatasetError as error:

@@ -16,13 +16,13 @@ import polars as pl
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import GroupRule, describe_missed_shares
-from edgefirst_ros.dataset.names import MAX_NAME_BYTES, folded, safe_name
+from edgefirst_ros.dataset.names import MAX_NAME_BYTES, fold_case, make_safe
 from edgefirst_ros.dataset.objects.store import open_store, remove_partials
 from edgefirst_ros.errors import ObjectStoreError
-from edgefirst_ros.fleet.catalogue import BATCH, Catalogue, current, write_catalogue
+from edgefirst_ros.fleet.catalogue import BATCH, Catalogue, update_catalogue, write_catalogue
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.sources import ListedRecording, find_sources
-from edgefirst_ros.fleet.state import KEPT, USABLE, Layout, digest, fleet_settings, settings_hash
+from edgefirst_ros.fleet.state import KEPT, USABLE, Layout, hash_settings, hash_uri, select_settings
 from edgefirst_ros.fleet.work import Job, work, write_state
 
 MARK = 8
@@ -57,15 +57,15 @@ def make_plan(
         orient="row",
     )
     same = mine.filter(pl.col("software") == __version__).join(given, on=["source", "size", "etag"], how="semi")
-    whole = _whole(same.filter(pl.col("verdict").is_in(USABLE)), layout, settings)
+    whole = _find_whole(same.filter(pl.col("verdict").is_in(USABLE)), layout, settings)
     kept = same.filter(pl.col("verdict").is_in(() if retry_failed else KEPT))
     done = dict(pl.concat([whole, kept.select("source", "verdict")]).collect().iter_rows())
     known = dict(mine.select("source", "name").collect().iter_rows())
-    names = _names({source.uri: source.name for source in sources}, known)
+    names = _name_sources({source.uri: source.name for source in sources}, known)
     return Plan([source for source in sources if source.uri not in done], names, done)
 
 
-def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
+def _find_whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
     """Return source and verdict of the states whose members all exist with their ETags."""
     objects = open_store(layout.root).objects((layout.root / settings).key)
     listed = [pl.DataFrame(schema={"key": pl.String, "etag": pl.String})]
@@ -77,16 +77,16 @@ def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
     return whole.join(missing, on="source", how="anti")
 
 
-def _names(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+def _name_sources(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     """The name of each source: the one it has by its state, else that of its file, with a hash where it is used."""
-    taken = {folded(name) for name in known.values()}
+    taken = {fold_case(name) for name in known.values()}
     names = {uri: known[uri] for uri in given if uri in known}
     for uri in sorted(given.keys() - names.keys()):
-        name = safe_name(given[uri])
-        if folded(name) in taken:
-            mark = f"_{digest(uri)[:MARK]}"
-            name = safe_name(name.encode()[: MAX_NAME_BYTES - len(mark)].decode("utf-8", "ignore") + mark)
-        taken.add(folded(name))
+        name = make_safe(given[uri])
+        if fold_case(name) in taken:
+            mark = f"_{hash_uri(uri)[:MARK]}"
+            name = make_safe(name.encode()[: MAX_NAME_BYTES - len(mark)].decode("utf-8", "ignore") + mark)
+        taken.add(fold_case(name))
         names[uri] = name
     return names
 
@@ -142,12 +142,12 @@ class Conversion:
         Raises UsageError, ObjectStoreError.
         """
         self.layout = Layout.of(to)
-        self.settings = fleet_settings(settings)
-        self.hash = settings_hash(self.settings)
+        self.settings = select_settings(settings)
+        self.hash = hash_settings(self.settings)
         self._scratch, self._note = scratch, note
         self._config = None if config is None else str(config.resolve())
         self.sources = find_sources(given, note)
-        self._states = current(self.layout, note)
+        self._states = update_catalogue(self.layout, note)
         self.plan: Plan = make_plan(self.sources, self._states.rows, self.layout, self.hash, retry_failed=retry_failed)
         if (rule := GroupRule.of(self.settings)) is not None:
             rule.check({*self.plan.names.values(), *self._states.choose(None, "name")["name"]})
@@ -200,14 +200,14 @@ class Conversion:
             if missing := self.tally.total - sum(self.tally.verdicts.values()):
                 self.tally.verdicts["not done"] = missing
         try:
-            states = current(self.layout, self._note)
-            self._note_shares(states)
+            states = update_catalogue(self.layout, self._note)
+            self._report_shares(states)
             write_catalogue(self.layout, states)
         except ObjectStoreError as refused:
             self._note(f"the catalogue is out of date: {refused}; fleet status rewrites it")
         return self.tally
 
-    def _note_shares(self, states: Catalogue) -> None:
+    def _report_shares(self, states: Catalogue) -> None:
         """Note shares of the groups that are others than those asked for."""
         rule = GroupRule.of(self.settings)
         if rule is None:

@@ -18,10 +18,10 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.errors import EdgeFirstError, UsageError, missing_extra
+from edgefirst_ros.errors import EdgeFirstError, UsageError, describe_extra
 from edgefirst_ros.fleet.engine import Task
 from edgefirst_ros.fleet.work import Scratch
-from edgefirst_ros.limits import processors
+from edgefirst_ros.limits import count_processors
 
 MEMORY = "MEM"
 """Name of the resource of workers, in bytes."""
@@ -71,7 +71,7 @@ class DaskEngine:
         self._tasks: dict[str, tuple[Task, Any]] = {}
         self._records: dict[str, Mapping[str, Any]] = {}
         """Records that came ahead of the end of their tasks."""
-        client.subscribe_topic(RECORDS, self._take)
+        client.subscribe_topic(RECORDS, self._keep_record)
         self._run = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._counted = float("-inf"), (0, 0)
@@ -97,7 +97,7 @@ class DaskEngine:
             try:
                 workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
             except OSError as error:
-                raise _gone(error) from None
+                raise _is_gone(error) from None
             self._counted = now, (sum(worker["nthreads"] for worker in workers), len(workers))
             self._seen = now if workers else self._seen
             if self._local and now > self._seen + NO_WORKER:
@@ -116,11 +116,13 @@ class DaskEngine:
         """Begin a task; it asks for memory where workers declare it."""
         wanted = {MEMORY: min(task.memory, self._memory)} if self._memory and task.memory else None
         key = f"fleet-{self._run}-{next(self._numbers)}"
-        future = self._client.submit(_told, task.function, task.arguments, key, key=key, pure=False, resources=wanted)
+        future = self._client.submit(
+            _run_task, task.function, task.arguments, key, key=key, pure=False, resources=wanted
+        )
         self._tasks[key] = task, future
         future.add_done_callback(self._ended.put)
 
-    def completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
+    def collect_completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
         found = []
         try:
             future = self._ended.get(timeout=timeout)
@@ -141,7 +143,7 @@ class DaskEngine:
             self._client.cancel([future for _, future in self._tasks.values()], asynchronous=False)
         self._tasks.clear()
 
-    def _take(self, event: tuple[float, tuple[str, str]]) -> None:
+    def _keep_record(self, event: tuple[float, tuple[str, str]]) -> None:
         """Keep a record; called by the thread of the client, before it learns of the end of the task."""
         _, (key, record) = event
         if key.startswith(f"fleet-{self._run}-"):  # not of another run on the same cluster
@@ -162,7 +164,7 @@ class DaskEngine:
         except KilledWorker:
             return "workers died of it, each time that it was tried: it takes too much memory, or ends their process"
         except (FutureCancelledError, OSError) as error:
-            raise _gone(error) from None
+            raise _is_gone(error) from None
         except Exception as error:
             raise EdgeFirstError(
                 f"workers cannot do the work: {type(error).__name__}: {' '.join(str(error).split())[:300]}; "
@@ -170,7 +172,9 @@ class DaskEngine:
             ) from error
 
 
-def _told(function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[str, Any], key: str) -> dict[str, Any]:
+def _run_task(
+    function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[str, Any], key: str
+) -> dict[str, Any]:
     """Do a task in a worker, and send its record as an event: fetching results takes a third of the cost of a task.
 
     The event is JSON, as text that is not UTF-8 would end the connection. The record is also the result, in case the
@@ -183,7 +187,7 @@ def _told(function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[
     return record
 
 
-def _gone(error: Exception) -> EdgeFirstError:
+def _is_gone(error: Exception) -> EdgeFirstError:
     return EdgeFirstError(
         f"the scheduler is gone ({type(error).__name__}); finished datasets stay; "
         "run the same command again to continue"
@@ -191,7 +195,7 @@ def _gone(error: Exception) -> EdgeFirstError:
 
 
 @contextmanager
-def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine]:
+def open_dask(cluster: str | None, workers: int | None) -> Iterator[DaskEngine]:
     """Open the user's cluster, by its scheduler's address or file, or one of this machine with so many workers.
 
     On a cluster of this machine scheduler, nannies, workers and this process accept each other only, by TLS with a
@@ -206,13 +210,13 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         library: Any = distributed
         security = library.Security.temporary() if cluster is None else None
     except ImportError as error:
-        raise EdgeFirstError(missing_extra("fleet", "fleet", error)) from None
+        raise EdgeFirstError(describe_extra("fleet", "fleet", error)) from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are reported with their recordings
     if cluster is not None:
-        with _client(library.Client, cluster) as client, closing(DaskEngine(client, local=False)) as engine:
+        with _make_client(library.Client, cluster) as client, closing(DaskEngine(client, local=False)) as engine:
             yield engine
         return
-    number = workers or max(1, min(processors(), int(MEMORY_LIMIT) // LEAST_MEMORY))  # by the container's quotas
+    number = workers or max(1, min(count_processors(), int(MEMORY_LIMIT) // LEAST_MEMORY))  # by the container's quotas
     memory = int(MEMORY_LIMIT) // number
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS - 1,
@@ -226,8 +230,8 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         dask.config.set(settings),
         closing(Scratch(Path(tempfile.gettempdir()))) as scratch,
         scratch.folder() as folder,
-        _interrupts_later() as allow_interrupts,
-        _begun(
+        _delay_interrupts() as allow_interrupts,
+        _begin_cluster(
             library.LocalCluster,
             n_workers=number,
             threads_per_worker=1,
@@ -248,7 +252,7 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         yield engine
 
 
-def _begun(cluster: Any, **options: Any) -> Any:
+def _begin_cluster(cluster: Any, **options: Any) -> Any:
     """Begin a cluster of this machine, again if one of its workers dies during the start.
 
     Raises EdgeFirstError after STARTS attempts.
@@ -265,7 +269,7 @@ def _begun(cluster: Any, **options: Any) -> Any:
 
 
 @contextmanager
-def _interrupts_later() -> Iterator[Callable[[], None]]:
+def _delay_interrupts() -> Iterator[Callable[[], None]]:
     """Begin threads and processes that get no SIGINT, until the function given is called.
 
     Ctrl-C reaches every process of a terminal: it is for the command, and a worker that it ends is not begun again.
@@ -282,7 +286,7 @@ def _interrupts_later() -> Iterator[Callable[[], None]]:
         allow()
 
 
-def _client(make: Any, cluster: str) -> Any:
+def _make_client(make: Any, cluster: str) -> Any:
     where = {"scheduler_file": cluster} if os.path.isfile(cluster) else {"address": cluster}
     if "address" in where and "://" not in cluster:
         raise UsageError(f"--cluster {cluster}: neither an address such as tcp://HOST:8786 nor a scheduler file")

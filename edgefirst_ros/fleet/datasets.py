@@ -18,16 +18,16 @@ from edgefirst_ros import __version__
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge import Merged, merge
-from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, check_name, make_safe
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
-from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store, upload_dataset
+from edgefirst_ros.dataset.objects.store import download, list_dataset_files, open_store, upload_dataset
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.errors import DatasetError, UsageError, counted
+from edgefirst_ros.errors import DatasetError, UsageError, pluralize
 from edgefirst_ros.export import REPORT, export
-from edgefirst_ros.fleet.catalogue import current
+from edgefirst_ros.fleet.catalogue import update_catalogue
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.state import USABLE, Layout
-from edgefirst_ros.fleet.work import BEFORE, never_raising, scratch_of
+from edgefirst_ros.fleet.work import BEFORE, catch_errors, find_scratch
 
 LISTED = 10
 END = 98
@@ -53,12 +53,12 @@ class FleetDataset:
         return str(self.members[-1]["key"])
 
 
-def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
+def list_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     """Return the datasets that exist and meet a condition on their rows of the catalogue, by name.
 
     Raises DatasetError without any, UsageError for an invalid condition.
     """
-    states = current(layout)
+    states = update_catalogue(layout)
     usable = pl.col("verdict").is_in(USABLE)
     number = states.choose(None, usable.sum()).item()
     if not number:
@@ -67,20 +67,20 @@ def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     rows = states.choose(where, "name", "settings", "members", "samples", sensors, usable.alias("usable"))
     rows = rows.filter("usable").drop("usable").sort("name", "settings")
     if not len(rows):
-        raise DatasetError(f"{layout.root}: 0 of {counted(number, 'dataset')} meet --where {where!r}")
+        raise DatasetError(f"{layout.root}: 0 of {pluralize(number, 'dataset')} meet --where {where!r}")
     return [FleetDataset(*row) for row in rows.iter_rows()]
 
 
-def failed_recordings(layout: Layout, where: str | None) -> list[tuple[str, str]]:
+def list_failed(layout: Layout, where: str | None) -> list[tuple[str, str]]:
     """Return source URI and cause of the recordings without a dataset that meet a condition, by URI.
 
     Raises UsageError for an invalid condition.
     """
-    rows = current(layout).choose(where, "source", "verdict", "error").filter(~pl.col("verdict").is_in(USABLE))
+    rows = update_catalogue(layout).choose(where, "source", "verdict", "error").filter(~pl.col("verdict").is_in(USABLE))
     return [(source, error or verdict) for source, verdict, error in rows.sort("source").iter_rows()]
 
 
-def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
+def check_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
     """Return them. Raises UsageError where they were made with several settings: names come twice then."""
     kinds = Counter(dataset.settings for dataset in datasets)
     if len(kinds) > 1:
@@ -92,7 +92,7 @@ def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
 
 
 @contextmanager
-def local_copy(
+def fetch_copy(
     layout: Layout, dataset: FleetDataset, scratch: str | None, *, only_tables: bool = False
 ) -> Iterator[Path]:
     """Yield the container beside its tables on this machine; fetched ones are removed after use.
@@ -112,14 +112,14 @@ def local_copy(
     if layout.root.local:
         yield Path(f"/{found[-1].key}")
         return
-    with scratch_of(scratch).folder() as folder:
+    with find_scratch(scratch).folder() as folder:
         paths = [folder / one.key.rpartition("/")[2] for one in found]
         for one, path in zip(found[:-1] if only_tables else found, paths, strict=False):
             download(store, one, path)
         yield paths[-1]
 
 
-def shards(datasets: Sequence[FleetDataset], most: int | None) -> list[list[FleetDataset]]:
+def make_shards(datasets: Sequence[FleetDataset], most: int | None) -> list[list[FleetDataset]]:
     """Share datasets out, in their order, so that no container is larger than `most` bytes; None: all are one.
 
     Raises UsageError where a single one is larger.
@@ -159,12 +159,12 @@ def merge_fleet(
     uploaded. Raises UsageError, DatasetError, ObjectStoreError; shards before the one that failed remain then.
     """
     place = Location.of(out)
-    name = check_name(name) if name is not None else safe_name(place.name or "merged")
-    parts = shards(datasets, shard_bytes)
+    name = check_name(name) if name is not None else make_safe(place.name or "merged")
+    parts = make_shards(datasets, shard_bytes)
     names = [f"{name}-{number:03}" for number in range(len(parts))] if shard_bytes is not None else [name]
     store = open_store(place)
     for own in names if not overwrite else ():
-        for file in dataset_files(DatasetPaths(Path("/"), own)):
+        for file in list_dataset_files(DatasetPaths(Path("/"), own)):
             if store.stat((place / file.name).key) is not None:
                 raise DatasetError(f"{place / file.name} exists; use --overwrite to replace it")
     with suppress(OSError, ValueError):  # every dataset of a merge is open
@@ -173,8 +173,8 @@ def merge_fleet(
     made = []
     for part, own in zip(parts, names, strict=True):
         with ExitStack() as stack:
-            paths = [stack.enter_context(local_copy(layout, dataset, scratch)) for dataset in part]
-            folder = place.path if place.local else stack.enter_context(scratch_of(scratch).folder())
+            paths = [stack.enter_context(fetch_copy(layout, dataset, scratch)) for dataset in part]
+            folder = place.path if place.local else stack.enter_context(find_scratch(scratch).folder())
             merged = merge(paths, folder, name=own, overwrite=overwrite, group_rule=group_rule, progress=progress)
             size = merged.paths.container.stat().st_size
             if shard_bytes is not None and size > shard_bytes:
@@ -195,7 +195,7 @@ MARK = ".export.json"
 """Suffix of the file that marks a complete export."""
 
 
-def for_each(
+def run_each(
     engine: Engine,
     function: Callable[[dict[str, Any]], dict[str, Any]],
     layout: Layout,
@@ -230,10 +230,10 @@ def export_together(
     if not place.local and open_store(place).stat((place / REPORT).key) is not None:
         raise DatasetError(f"{out}: exists already; name another prefix")
     with ExitStack() as stack:
-        paths = [stack.enter_context(local_copy(layout, dataset, scratch)) for dataset in datasets]
+        paths = [stack.enter_context(fetch_copy(layout, dataset, scratch)) for dataset in datasets]
         if place.local:
             return export(paths, to, place.path, progress=progress).exit_code
-        folder = stack.enter_context(scratch_of(scratch).folder()) / "set"
+        folder = stack.enter_context(find_scratch(scratch).folder()) / "set"
         done = export(paths, to, folder, progress=progress)
         _put_files(folder, place)
         return done.exit_code
@@ -254,10 +254,10 @@ def _put_files(folder: Path, place: Location) -> int:
 
 def _copy_of(plain: dict[str, Any]) -> AbstractContextManager[Path]:
     """Return the local copy of the dataset of a task."""
-    return local_copy(Layout.of(plain["to"]), FleetDataset(**plain["dataset"]), plain["scratch"])
+    return fetch_copy(Layout.of(plain["to"]), FleetDataset(**plain["dataset"]), plain["scratch"])
 
 
-@never_raising
+@catch_errors
 def validate_one(plain: dict[str, Any]) -> dict[str, Any]:
     """Validate a dataset."""
     with _copy_of(plain) as path:
@@ -266,14 +266,14 @@ def validate_one(plain: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": "ok" if report["ok"] else "invalid", "error": "; ".join(told[:FINDINGS]), "findings": len(told)}
 
 
-@never_raising
+@catch_errors
 def export_one(plain: dict[str, Any]) -> dict[str, Any]:
     """Export a dataset to scratch, put every file in place, and last of all the mark."""
     dataset = FleetDataset(**plain["dataset"])
     place = Location.of(plain["out"]) / dataset.name
     mark, store = Location(place.root, f"{place.key}{MARK}"), open_store(place)
     made = {"container": dict(dataset.members[-1])} | {key: plain[key] for key in ("format", "options", "software")}
-    with _copy_of(plain) as path, scratch_of(plain["scratch"]).folder() as folder:
+    with _copy_of(plain) as path, find_scratch(plain["scratch"]).folder() as folder:
         known = store.stat(mark.key)
         if known is not None and json.loads(store.read(mark.key)).get("made") == made:
             return {"verdict": "ok", "error": None, "before": True}

@@ -51,14 +51,14 @@ class Engine(Protocol):
     def submit(self, task: Task) -> None:
         """Start a task."""
 
-    def completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
+    def collect_completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
         """Return the tasks that ended, at the latest after `timeout`, s: with the record, or why it was given up.
 
         Raises EdgeFirstError where the engine is gone.
         """
 
 
-def window(threads: int) -> int:
+def count_window(threads: int) -> int:
     """Return how many tasks are under way: enough that no worker waits, few enough that a death touches few others."""
     return max(2 * threads, min(4 * threads, IN_FLIGHT), 1)
 
@@ -103,9 +103,9 @@ class Driver:
             if not self.running and not self._later and not self._suspects:
                 return
             wait = TICK
-            if self._later and not self._apart and self.running < window(self._engine.threads):
+            if self._later and not self._apart and self.running < count_window(self._engine.threads):
                 wait = min(TICK, max(0.0, self._later[0][0] - self._clock()))  # until a retry is due
-            for task, outcome in self._engine.completed(wait):
+            for task, outcome in self._engine.collect_completed(wait):
                 self.running -= 1
                 result = self._settle(task, outcome, *self._under_way.pop(id(task)))
                 if result is not None:
@@ -113,7 +113,7 @@ class Driver:
             self._tick()
 
     def _fill(self, waiting: Iterator[Task]) -> None:
-        most = window(self._engine.threads)
+        most = count_window(self._engine.threads)
         while self.running < most and not self._apart:
             if self._later and self._later[0][0] <= self._clock():
                 self._submit(*heapq.heappop(self._later)[2:])
@@ -146,7 +146,7 @@ class Driver:
             self._refused = 0
             return task, outcome
         self._refused += 1
-        self.stopped = self.stopped or self._refused >= max(STREAK, window(self._engine.threads))
+        self.stopped = self.stopped or self._refused >= max(STREAK, count_window(self._engine.threads))
         if self.stopped or attempts >= len(PAUSES):
             return task, outcome
         heapq.heappush(self._later, (self._clock() + PAUSES[attempts], next(self._numbers), task, attempts + 1))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edgefirst_ros.dataset.objects.location import Location, StoredObject, is_remote
-from edgefirst_ros.dataset.objects.places import links_of, read_list, split_glob
+from edgefirst_ros.dataset.objects.places import find_links, read_list, split_glob
 from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.errors import UsageError, counted, names_beside
+from edgefirst_ros.errors import UsageError, list_beside, pluralize
 from edgefirst_ros.sources.inputs import METADATA, SUFFIXES, is_recording
 from edgefirst_ros.streams import RECORDINGS
 
@@ -55,18 +55,18 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[List
     for text in given:
         listed = not (is_remote(text) or text.endswith(METADATA)) and os.path.isfile(text)
         for one in read_list(text) if listed and not is_recording(Path(text)) else [text]:
-            for source in _sources(one, note):
+            for source in _list_sources(one, note):
                 if source.uri != source.uri.encode("utf-8", "replace").decode():
                     note(f"{source.uri!a}: skipped: its name is not UTF-8")
                     continue
                 found[source.uri] = source
-    for uri, target in links_of(found).items():
+    for uri, target in find_links(found).items():
         note(f"{uri}: skipped: it is a link to {target}")
         del found[uri]
     return [found[uri] for uri in sorted(found)]
 
 
-def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording]:
+def _list_sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording]:
     place = Location.of(text)
     store = open_store(place)
     if place.key and (stored := store.stat(place.key)) is not None:
@@ -79,7 +79,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
         place, match = split
     elif place.local and not place.path.is_dir():
         absent = not os.path.lexists(place.path)
-        why = f"no such file or directory{names_beside(place.path)}" if absent else "is not a file or folder"
+        why = f"no such file or directory{list_beside(place.path)}" if absent else "is not a file or folder"
         raise UsageError(f"{text}: {why}")
     files: list[StoredObject] = []
     folders: dict[str, list[StoredObject]] = {}
@@ -99,14 +99,14 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
         else:
             files.append(stored)
     if hidden:
-        note(f"{text}: skipped (.*): {counted(hidden, 'hidden file')}")
+        note(f"{text}: skipped (.*): {pluralize(hidden, 'hidden file')}")
     if not files and not folders:
         found = f"there are {', '.join(others)}" if others else "it is empty" if match is None else "no file matches"
         raise UsageError(f"{text}: no recording ({SUFFIXES}) here; {found}")
-    for folder in [folder for folder in folders if _around(folder, folders) != folder]:
+    for folder in [folder for folder in folders if _find_outermost(folder, folders) != folder]:
         del folders[folder]  # it is in another one
     for stored in files:
-        around = _around(stored.key.rpartition("/")[0], folders)
+        around = _find_outermost(stored.key.rpartition("/")[0], folders)
         if around is None:
             yield ListedRecording(str(Location(place.root, stored.key)), stored.size, stored.etag)
         elif match is None:
@@ -117,7 +117,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording
         yield ListedRecording.of_folder(Location(place.root, folder), listed)
 
 
-def _around(folder: str, folders: Container[str]) -> str | None:
+def _find_outermost(folder: str, folders: Container[str]) -> str | None:
     """Return the outermost of some folders that a folder is, or is in."""
     parts = folder.split("/")
     return next((one for n in range(len(parts)) if (one := "/".join(parts[: n + 1])) in folders), None)

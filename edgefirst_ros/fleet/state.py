@@ -47,7 +47,7 @@ class Layout:
 
     def state(self, settings: str, source: str) -> Location:
         """Return the key of the state of a source URI."""
-        return self.states / settings / f"{digest(source)}.json"
+        return self.states / settings / f"{hash_uri(source)}.json"
 
     def dataset(self, settings: str, name: str) -> Location:
         """Return the key prefix of one dataset."""
@@ -58,12 +58,12 @@ class Layout:
         return key[len(self.root.key) :].lstrip("/")
 
 
-def digest(uri: str) -> str:
+def hash_uri(uri: str) -> str:
     """Return the SHA-256 of a URI as hex digits."""
     return hashlib.sha256(uri.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def fleet_settings(settings: Settings) -> Settings:
+def select_settings(settings: Settings) -> Settings:
     """Return the settings with which each recording is converted by itself: groups are stable.
 
     `convert --set stable=true --split ...` writes the same bytes. Raises UsageError for a layout that is not a ZIP and
@@ -77,7 +77,7 @@ def fleet_settings(settings: Settings) -> Settings:
     return settings.model_copy(update=changed)
 
 
-def settings_hash(settings: Settings) -> str:
+def hash_settings(settings: Settings) -> str:
     """Return the hash of settings, by which datasets of different settings stay apart."""
     plain = json.dumps(settings.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()[:DIGITS]

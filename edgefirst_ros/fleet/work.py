@@ -24,13 +24,13 @@ from typing import Any
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import DatasetPaths, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, make_safe
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
-from edgefirst_ros.dataset.objects.store import dataset_files, download, open_store
+from edgefirst_ros.dataset.objects.store import download, list_dataset_files, open_store
 from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, read_columns
-from edgefirst_ros.dataset.schema import frames_metadata
+from edgefirst_ros.dataset.schema import parse_frames_metadata
 from edgefirst_ros.dataset.storage.lock import keep_each
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, find_annotations, open_annotations
 from edgefirst_ros.errors import ObjectStoreError, StorageError, describe_any, is_out_of_memory
 from edgefirst_ros.fleet.sources import ListedRecording
 from edgefirst_ros.fleet.state import LONGEST_ERROR, Layout, MemberFile, RecordingState, Verdict
@@ -54,7 +54,7 @@ class Scratch:
         try:
             root.mkdir(parents=True, exist_ok=True)
             sweep(root)
-            while (made := _locked_folder(root)) is None:
+            while (made := _make_locked_folder(root)) is None:
                 pass
             self._folder, self._lock = made
         except OSError as error:
@@ -77,7 +77,7 @@ class Scratch:
         os.close(self._lock)
 
 
-def _locked_folder(root: Path) -> tuple[Path, int] | None:
+def _make_locked_folder(root: Path) -> tuple[Path, int] | None:
     """Return a new folder and its lock; None where another process took it for a dead one's before it was locked."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -92,7 +92,7 @@ _here: dict[tuple[int, Path], Scratch] = {}
 _guard = threading.Lock()
 
 
-def scratch_of(root: str | None) -> Scratch:
+def find_scratch(root: str | None) -> Scratch:
     """Return the scratch of this process in `root`, by default where temporary files go; made when first asked for."""
     place = Path(root or tempfile.gettempdir())
     with _guard:
@@ -117,7 +117,7 @@ LONGEST_FILE_NAME = 255
 """Bytes."""
 
 
-def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def collect_facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the samples, sensors, labels, times, positions and groups of a `RecordingState`; and the sources.
 
     Raises DatasetError where a table cannot be read.
@@ -128,7 +128,7 @@ def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     samples = table.frame(["timestamp", "latitude", "longitude", *stamps.values()])
     sensors = {key: number for key, name in stamps.items() if (number := samples[name].count())}
     known = samples.select("latitude", "longitude").drop_nulls()
-    labels, groups = _labels_and_groups(paths)
+    labels, groups = _count_labels(paths)
     return {
         "samples": len(samples),
         "sensors": sensors,
@@ -138,12 +138,12 @@ def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "latitude": known["latitude"][0] if len(known) else None,
         "longitude": known["longitude"][0] if len(known) else None,
         "group": groups[0] if len(groups) == 1 else None,
-    }, frames_metadata(paths.frames, {"sources": table.metadata["sources"]})["sources"]
+    }, parse_frames_metadata(paths.frames, {"sources": table.metadata["sources"]})["sources"]
 
 
-def _labels_and_groups(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
+def _count_labels(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
     """Return the number of samples with each label, and the groups."""
-    if (path := annotation_path(paths.arrow)) is None:
+    if (path := find_annotations(paths.arrow)) is None:
         return {}, []
     rows = read_columns(open_annotations(path), {name: ANNOTATIONS[name] for name in (*KEY, "label", "group")})
     labels = rows.select(*KEY, "label").unique()["label"].value_counts()
@@ -175,7 +175,7 @@ class Job:
         return RecordingState(**own, settings=self.settings_hash, verdict=verdict, **facts)
 
 
-def never_raising(work: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def catch_errors(work: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return the function of a task, so that an engine tries again only where a worker died.
 
     Its record has: verdict, error, seconds; `software` where the worker has another version and did no work.
@@ -196,23 +196,23 @@ def never_raising(work: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[
     return guarded
 
 
-@never_raising
+@catch_errors
 def work(plain: dict[str, Any]) -> dict[str, Any]:
     """Do the work of a `Job` given as a plain dict; returns a plain record of its result."""
-    state = _done(Job(**plain))
+    state = _do_job(Job(**plain))
     return {"verdict": state.verdict, "error": state.error or state.loss}
 
 
-def _done(job: Job) -> RecordingState:
+def _do_job(job: Job) -> RecordingState:
     """Convert, upload, write the state; raises StorageError where storage or the scratch disk refuses."""
     layout = Layout(Location.of(job.to))
-    with scratch_of(job.scratch).folder() as folder:
+    with find_scratch(job.scratch).folder() as folder:
         try:
-            state = _converted(job, layout, folder)
+            state = _convert_job(job, layout, folder)
         except StorageError:
             raise
         except BaseException as error:  # noqa: BLE001  panics of libraries are not of type Exception
-            text = describe_any(error).replace(str(_local(job, folder)), job.source)
+            text = describe_any(error).replace(str(_choose_path(job, folder)), job.source)
             verdict: Verdict = "crashed" if is_out_of_memory(error) else "failed"
             state = job.state(verdict, error=text[:LONGEST_ERROR])
     write_state(layout, state)
@@ -225,17 +225,17 @@ def write_state(layout: Layout, state: RecordingState) -> None:
     open_store(place).write(place.key, state.model_dump_json(indent=1).encode())
 
 
-def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
+def _convert_job(job: Job, layout: Layout, folder: Path) -> RecordingState:
     settings = Settings.model_validate({**job.settings, "jobs": 1})
     if settings.picture_hook is not None and job.config is not None:
         prepare_hook(settings.picture_hook, Path(job.config))
-    job, recording = _fetched(job, folder)
+    job, recording = _fetch_recording(job, folder)
     outcome = convert(recording, folder / "out", name=job.name, settings=settings, one_of_many=True)
     if outcome.refused is not None:  # the part that had room is not a dataset of the recording
         raise outcome.refused
-    members = _published(outcome, layout, job)
-    known, sources = facts(outcome.paths)
-    loss = _loss(outcome, sources)
+    members = _publish_outcome(outcome, layout, job)
+    known, sources = collect_facts(outcome.paths)
+    loss = _describe_loss(outcome, sources)
     verdict: Verdict = "ok" if loss is None else "loss"
     counts = outcome.counts.plain()
     digests = [source["sha256"] for source in sources]  # of several files the digest of theirs as hex digits
@@ -243,12 +243,12 @@ def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
     return job.state(verdict, sha256=sha256, members=members, counts=counts, loss=loss, **known)
 
 
-def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
+def _fetch_recording(job: Job, folder: Path) -> tuple[Job, Path]:
     """Return the recording as a local file or rosbag2 folder, whose name the sequence gets.
 
     In a bucket a file that is replaced in the meantime is fetched again once; the job that is returned has the new one.
     """
-    source, path = Location.of(job.source), _local(job, folder)
+    source, path = Location.of(job.source), _choose_path(job, folder)
     store = open_store(source)
     found = [StoredObject(*part) for part in job.parts] or [StoredObject(source.key, job.size, job.etag)]
     if not source.local:
@@ -269,20 +269,20 @@ def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
     return job, path
 
 
-def _local(job: Job, folder: Path) -> Path:
+def _choose_path(job: Job, folder: Path) -> Path:
     """Return the path of the recording in scratch: its own name, if the dataset gets its name from that."""
     name = Location.of(job.source).name
     suffix = Path(name).suffix
     stem, end = (name, "") if job.parts else (Path(name).stem, suffix if suffix in RECORDINGS else RECORDINGS[0])
-    plain = job.name == safe_name(stem) and len(os.fsencode(name)) <= LONGEST_FILE_NAME
+    plain = job.name == make_safe(stem) and len(os.fsencode(name)) <= LONGEST_FILE_NAME
     return folder / (name if plain else f"{job.name}{end}")
 
 
-def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, ...]:
+def _publish_outcome(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, ...]:
     place = layout.dataset(job.settings_hash, job.name)
     store = open_store(place)
     found = []
-    for path in dataset_files(outcome.paths):
+    for path in list_dataset_files(outcome.paths):
         there = place / path.name
         old = store.stat(there.key) if there.local and path == outcome.paths.arrow else None
         if old is not None and not store.holds(old, path):  # split or label may have changed it
@@ -292,7 +292,7 @@ def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, 
     return tuple(found)
 
 
-def _loss(outcome: Outcome, sources: Sequence[Mapping[str, Any]]) -> str | None:
+def _describe_loss(outcome: Outcome, sources: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the losses, in words; None without loss."""
     if not outcome.loss:
         return None

@@ -27,7 +27,7 @@ from std_srvs.srv import Trigger
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.limits import keep_buffers
-from edgefirst_ros.nodes.parameters import Diagnostics, check, convert_numbers, declare, read, running_node
+from edgefirst_ros.nodes.parameters import Diagnostics, check, convert_numbers, declare, read, run_node_of
 from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState, check_sequence
 from edgefirst_ros.sources.live import Log
@@ -89,7 +89,7 @@ class CaptureNode(LifecycleNode):
         for verb in VERBS:
             self.create_service(Trigger, f"~/{verb}", self._answer(verb), callback_group=callback_group)
         steady = Clock(clock_type=ClockType.STEADY_TIME)  # ROS time may stop
-        self.create_timer(LOOK_EVERY, self.service.look, clock=steady)
+        self.create_timer(LOOK_EVERY, self.service.refresh, clock=steady)
         self.create_timer(1.0, self._diagnose, clock=steady)
 
     # ---- lifecycle -----------------------------------------------------------------------
@@ -182,9 +182,9 @@ class CaptureNode(LifecycleNode):
         if not rclpy.ok(context=self.context):
             return
         self._diagnostics.publish(*statuses)
-        self._look_for_namesake()
+        self._warn_of_namesake()
 
-    def _look_for_namesake(self) -> None:
+    def _warn_of_namesake(self) -> None:
         """Warn of another node with this one's name: an order would reach either of them without any other message."""
         nodes = self.get_node_names_and_namespaces()
         found = nodes.count((self.get_name(), self.get_namespace())) > 1
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     keep_buffers()
     caught = catch_signals()
-    with running_node(arguments, CaptureNode) as node:
+    with run_node_of(arguments, CaptureNode) as node:
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         if node.service.session.live.autostart:
@@ -225,9 +225,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def asking(arguments: Sequence[str]) -> Iterator[Ask]:
+def open_client(arguments: Sequence[str]) -> Iterator[Ask]:
     """Start a node that calls the services of the capture in its namespace; raises UsageError for wrong arguments."""
-    with running_node(arguments, partial(rclpy.create_node, "control")) as node:
+    with run_node_of(arguments, partial(rclpy.create_node, "control")) as node:
         clients = {verb: node.create_client(Trigger, f"capture/{verb}") for verb in VERBS}
 
         def ask(verb: str) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sensors.calibration import frame_of
+from edgefirst_ros.sensors.calibration import find_frame
 from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.sources.inputs import SUFFIXES, open_files
 from edgefirst_ros.sources.source import Channel, Damage, Recording
@@ -33,7 +33,7 @@ from edgefirst_ros.streams import (
     POSE_STAMPED,
     RECORDINGS,
     Sensor,
-    of_key,
+    find_by_key,
 )
 
 POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
@@ -74,7 +74,7 @@ class DatasetRecording:
     def walk(self) -> Iterator[_Planned]:
         """Yield all messages without encoding them, and find the topics."""
         seen: Counter[tuple[str, str]] = Counter()
-        for planned in self._planned():
+        for planned in self._plan_messages():
             seen[planned.topic, planned.schema] += 1
             yield planned
         self.channels = {n: Channel(*key, "cdr", b"", count) for n, (key, count) in enumerate(sorted(seen.items()))}
@@ -82,14 +82,14 @@ class DatasetRecording:
     def iter_messages(self, topics: Collection[str] | None = None) -> Iterator[Message]:
         """Yield the messages in the order of their stamps within each sample; `topics`: only of these."""
         numbers: dict[str, int] = {}
-        for planned in self._planned():
+        for planned in self._plan_messages():
             if topics is not None and planned.topic not in topics:
                 continue
             number = numbers[planned.topic] = numbers.get(planned.topic, -1) + 1
             at = planned.log_time
             yield Message(planned.topic, planned.schema, at, at, number, bytes(planned.make().to_bytes()))
 
-    def _planned(self) -> Iterator[_Planned]:
+    def _plan_messages(self) -> Iterator[_Planned]:
         for number, sample in enumerate(self._dataset.samples()):
             self.position = number + 1
             if sample.timestamp is not None:
@@ -99,16 +99,16 @@ class DatasetRecording:
         stamp, facts = int(row["timestamp"]), self._dataset.metadata
         as_sent = (facts.get("box2d_format"), facts.get("box2d_normalized")) == ("cxcywh", "true")
         has_boxes = as_sent and row.get("model_timestamp") is not None
-        for sensor in sorted(map(of_key, sample.inputs), key=lambda sensor: sensor.order):
+        for sensor in sorted(map(find_by_key, sample.inputs), key=lambda sensor: sensor.order):
             own = row.get(f"{sensor.column}_timestamp")
             if sensor.form in TYPES and sensor.key not in sample.repeats:
                 at = stamp if own is None else int(own)
-                yield _Planned(at, topic_of(sensor), TYPES[sensor.form], partial(self._member, sample, sensor, at))
+                yield _Planned(at, name_topic(sensor), TYPES[sensor.form], partial(self._member, sample, sensor, at))
         for topic, schema, make, there in (
             ("/gps", FIX, _fix, sample.position is not None),
-            ("/imu", IMU, _imu, row.get("orientation") is not None),
-            ("/pose", POSE_STAMPED, _pose, row.get("pose_position") is not None),
-            ("/model/boxes2d", DETECT, _boxes, has_boxes),
+            ("/imu", IMU, _make_imu, row.get("orientation") is not None),
+            ("/pose", POSE_STAMPED, _make_pose, row.get("pose_position") is not None),
+            ("/model/boxes2d", DETECT, _make_boxes, has_boxes),
         ):
             if there:
                 yield _Planned(stamp, topic, schema, partial(make, sample, stamp))
@@ -118,14 +118,14 @@ class DatasetRecording:
         if sensor.form == "camera":
             frame = (calibration.info_of(sensor.key) or {}).get("frame_id") or "camera_optical"
             form = sample.member(sensor.key).rpartition(".")[2]
-            return sensor_msgs.CompressedImage(_header(stamp, frame), form, sample.read(sensor.key))
-        frame = frame_of(sensor.key, calibration.sensor_frames)
+            return sensor_msgs.CompressedImage(_make_header(stamp, frame), form, sample.read(sensor.key))
+        frame = find_frame(sensor.key, calibration.sensor_frames)
         if sensor.form == "cube":
-            return _cube(sample.decode(sensor.key), stamp, frame)
-        return _cloud(np.ascontiguousarray(np.atleast_2d(sample.decode(sensor.key))), stamp, frame)
+            return _make_cube(sample.decode(sensor.key), stamp, frame)
+        return _make_cloud(np.ascontiguousarray(np.atleast_2d(sample.decode(sensor.key))), stamp, frame)
 
 
-def topic_of(sensor: Sensor) -> str:
+def name_topic(sensor: Sensor) -> str:
     """Return the topic of a sensor's messages: the device's, of further instances with their name before it."""
     name = next(topic.name for topic in sensor.topics if TYPES[sensor.form] in topic.types[:1])
     return f"/{name}" if sensor.instance is None else f"/{sensor.instance}/{name}"
@@ -145,7 +145,7 @@ def open_playable(path: Path) -> Recording | DatasetRecording:
 
 
 # ---- messages ----------------------------------------------------------------------------------
-def _header(stamp: int, frame_id: str) -> Any:
+def _make_header(stamp: int, frame_id: str) -> Any:
     return std_msgs.Header(builtin_interfaces.Time(*divmod(stamp, SECOND)), frame_id)
 
 
@@ -153,24 +153,24 @@ def _fix(sample: Sample, stamp: int) -> Any:
     position = sample.position or (0.0, 0.0, None)
     altitude = float("nan") if position[2] is None else position[2]
     status = sensor_msgs.NavSatStatus(0, 1)
-    return sensor_msgs.NavSatFix(_header(stamp, "gps"), status, position[0], position[1], altitude, [0.0] * 9, 0)
+    return sensor_msgs.NavSatFix(_make_header(stamp, "gps"), status, position[0], position[1], altitude, [0.0] * 9, 0)
 
 
-def _imu(sample: Sample, stamp: int) -> Any:
+def _make_imu(sample: Sample, stamp: int) -> Any:
     still, attitude = geometry_msgs.Vector3(0.0, 0.0, 0.0), geometry_msgs.Quaternion(*sample.row["orientation"])
-    return sensor_msgs.Imu(_header(stamp, "imu"), attitude, [0.0] * 9, still, UNKNOWN, still, UNKNOWN)
+    return sensor_msgs.Imu(_make_header(stamp, "imu"), attitude, [0.0] * 9, still, UNKNOWN, still, UNKNOWN)
 
 
-def _pose(sample: Sample, stamp: int) -> Any:
+def _make_pose(sample: Sample, stamp: int) -> Any:
     row, facts = sample.row, sample.dataset.sequence_facts(sample.name)
     place, turn = geometry_msgs.Point(*row["pose_position"]), geometry_msgs.Quaternion(*row["pose_orientation"])
-    header = _header(stamp, facts.get("pose_frame") or "map")
+    header = _make_header(stamp, facts.get("pose_frame") or "map")
     return geometry_msgs.PoseStamped(header, geometry_msgs.Pose(place, turn))
 
 
-def _cube(cube: Cube, stamp: int, frame: str) -> Any:
+def _make_cube(cube: Cube, stamp: int, frame: str) -> Any:
     return edgefirst_msgs.RadarCube(
-        _header(stamp, frame),
+        _make_header(stamp, frame),
         stamp // 1000,
         bytes(cube.layout),
         np.array(cube.message_shape, dtype=np.uint16).tobytes(),
@@ -180,18 +180,18 @@ def _cube(cube: Cube, stamp: int, frame: str) -> Any:
     )
 
 
-def _cloud(points: NDArray[np.void], stamp: int, frame_id: str) -> Any:
+def _make_cloud(points: NDArray[np.void], stamp: int, frame_id: str) -> Any:
     """Return a PointCloud2 of points, shape (rows, columns)."""
     (rows, columns), step = points.shape, points.dtype.itemsize
     fields = [
         sensor_msgs.PointField(name, at, POINT_TYPES[kind.base.str[1:]], int(np.prod(kind.shape)) or 1)
         for name, (kind, at, *_) in (points.dtype.fields or {}).items()
     ]
-    header = _header(stamp, frame_id)
+    header = _make_header(stamp, frame_id)
     return sensor_msgs.PointCloud2(header, rows, columns, fields, False, step, step * columns, points.tobytes(), False)
 
 
-def _boxes(sample: Sample, stamp: int) -> Any:
+def _make_boxes(sample: Sample, stamp: int) -> Any:
     zero = builtin_interfaces.Time(0, 0)
     boxes = []
     for row in sample.annotations.iter_rows(named=True):
@@ -201,4 +201,4 @@ def _boxes(sample: Sample, stamp: int) -> Any:
             score = 1.0 if row.get("box2d_score") is None else row["box2d_score"]
             label, track = (str(row.get(name) or "") for name in ("label", "object_id"))
             boxes.append(edgefirst_msgs.Box(x, y, width, height, label, score, 0.0, 0.0, track, 0, zero))
-    return edgefirst_msgs.Detect(_header(stamp, "camera_optical"), zero, zero, zero, boxes)
+    return edgefirst_msgs.Detect(_make_header(stamp, "camera_optical"), zero, zero, zero, boxes)

@@ -27,8 +27,8 @@ from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-from edgefirst_ros.config.load import PAGE, SettingField, explain, from_ros, nearest, setting_fields
-from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
+from edgefirst_ros.config.load import PAGE, SettingField, explain, from_ros, list_setting_fields, suggest_nearest
+from edgefirst_ros.errors import EdgeFirstError, UsageError, escape_text
 from edgefirst_ros.pipeline.health import Status
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
@@ -46,15 +46,17 @@ ROS_OWN = "qos_overrides."
 """Prefix of parameters that nodes declare for the QoS of their publishers and subscriptions."""
 
 
-def _expected(field: SettingField) -> str:
+def _describe_expected(field: SettingField) -> str:
     """Describe the values that a field accepts, with the ROS notation of maps, texts and unset values."""
     extra = "" if "enum" in field.schema else EXTRA.get(field.schema["type"], "")
     text = field.expected.replace("a map or ", "") + extra
     return text if field.unset is None else f"{text}; unset: {field.unset!r}"
 
 
-def _descriptor(field: SettingField) -> ParameterDescriptor:
-    described = ParameterDescriptor(description=field.schema["description"], additional_constraints=_expected(field))
+def _describe_field(field: SettingField) -> ParameterDescriptor:
+    described = ParameterDescriptor(
+        description=field.schema["description"], additional_constraints=_describe_expected(field)
+    )
     if len(field.path) > 1:
         described.description = f"{field.path[-2]}: {described.description}"
     low, high = field.schema.get("minimum", field.schema.get("exclusiveMinimum")), field.schema.get("maximum")
@@ -69,7 +71,7 @@ def _descriptor(field: SettingField) -> ParameterDescriptor:
 
 
 @contextlib.contextmanager
-def running_node(arguments: Sequence[str], make: Callable[[], AnyNode]) -> Iterator[AnyNode]:
+def run_node_of(arguments: Sequence[str], make: Callable[[], AnyNode]) -> Iterator[AnyNode]:
     """Start ROS 2 with ROS arguments, and yield the node that `make` makes; at the end, shut down.
 
     Raises UsageError for wrong arguments.
@@ -105,8 +107,10 @@ class Diagnostics:
         array = DiagnosticArray()
         array.header.stamp = self._node.get_clock().now().to_msg()
         for one in statuses:
-            values = [KeyValue(key=printable(key), value=printable(str(value))) for key, value in one.values.items()]
-            status = DiagnosticStatus(level=bytes([one.level]), name=one.name, message=printable(one.message))
+            values = [
+                KeyValue(key=escape_text(key), value=escape_text(str(value))) for key, value in one.values.items()
+            ]
+            status = DiagnosticStatus(level=bytes([one.level]), name=one.name, message=escape_text(one.message))
             status.hardware_id, status.values = self._hardware, values
             array.status.append(status)
         self.publisher.publish(array)
@@ -120,12 +124,12 @@ def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | Non
     no model has (and names the nearest one), of the wrong type or outside its range.
     """
     given: Mapping[str, Parameter[Any]] = node._parameter_overrides  # only here does rclpy show unused ones
-    fields, foreign = setting_fields(*models), setting_fields(ignored) if ignored else {}
+    fields, foreign = list_setting_fields(*models), list_setting_fields(ignored) if ignored else {}
     unknown = [n for n in given if n not in fields and not node.has_parameter(n) and not n.startswith(ROS_OWN)]
     for name in unknown:
         if name not in foreign:
             page = PAGE if len(fields) > FEW else f"; expected {', '.join(fields)}"
-            raise UsageError(f"{_place(node)}: unknown parameter {name[:80]!r}{nearest(name, fields, page)}")
+            raise UsageError(f"{_place(node)}: unknown parameter {name[:80]!r}{suggest_nearest(name, fields, page)}")
     for name, field in fields.items():
         value = field.default
         if name in given and given[name].type_ != Parameter.Type.NOT_SET:  # which is what ROS makes of []
@@ -134,11 +138,11 @@ def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | Non
                 value = float(value)
         texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
         if type(value) is not field.type or (field.type is list and not texts):
-            raise _wrong(node, field, value)
+            raise _describe_wrong(node, field, value)
         try:
-            node.declare_parameter(name, value, _descriptor(field), ignore_override=True)
+            node.declare_parameter(name, value, _describe_field(field), ignore_override=True)
         except InvalidParameterValueException:
-            raise _wrong(node, field, value) from None
+            raise _describe_wrong(node, field, value) from None
     return unknown
 
 
@@ -147,12 +151,12 @@ def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = 
 
     Raises UsageError that names the parameter, its value and the expected one.
     """
-    values = {name: node.get_parameter(name).value for name in setting_fields(model)}
+    values = {name: node.get_parameter(name).value for name in list_setting_fields(model)}
     values |= {name: value for name, value in (changes or {}).items() if name in values}
     try:
         return model(**from_ros(values, model))
     except ValidationError as error:
-        raise UsageError(explain(error, _place(node), setting_fields(model))) from None
+        raise UsageError(explain(error, _place(node), list_setting_fields(model))) from None
 
 
 def check(
@@ -163,7 +167,7 @@ def check(
     Only settings that are tagged so may change, to values that the models accept with all the others; with `running`
     False all changes are rejected.
     """
-    fields = setting_fields(*models)
+    fields = list_setting_fields(*models)
     changes: dict[str, Any] = {}
     for parameter in parameters:
         name = parameter.name
@@ -186,7 +190,7 @@ def convert_numbers(node: Node, models: Sequence[type[BaseModel]]) -> None:
 
     ROS 2 Humble has no callback for this; there 2.0 is needed.
     """
-    floats = {name for name, field in setting_fields(*models).items() if field.type is float}
+    floats = {name for name, field in list_setting_fields(*models).items() if field.type is float}
 
     def convert(parameters: list[Parameter[Any]]) -> list[Parameter[Any]]:
         return [
@@ -202,5 +206,5 @@ def _place(node: Node) -> str:
     return str(node.get_fully_qualified_name())
 
 
-def _wrong(node: Node, field: SettingField, value: object) -> UsageError:
-    return UsageError(f"{_place(node)}: {field.name}: expected {_expected(field)}, got {reprlib.repr(value)}")
+def _describe_wrong(node: Node, field: SettingField, value: object) -> UsageError:
+    return UsageError(f"{_place(node)}: {field.name}: expected {_describe_expected(field)}, got {reprlib.repr(value)}")

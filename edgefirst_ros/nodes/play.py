@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from edgefirst_ros.config import SECOND, PlayerSettings, nanoseconds
-from edgefirst_ros.errors import RecordingError, UsageError, counted, printable
+from edgefirst_ros.config import SECOND, PlayerSettings, to_ns
+from edgefirst_ros.errors import RecordingError, UsageError, escape_text, pluralize
 from edgefirst_ros.messages import Message
 from edgefirst_ros.nodes.dataset_messages import open_playable
 from edgefirst_ros.sources.live import Log
@@ -67,7 +67,7 @@ class Lateness:
     late: int = 0
     worst: int = 0
 
-    def note(self, behind: int) -> None:
+    def add(self, behind: int) -> None:
         self.late += behind > LATE
         self.worst = max(self.worst, behind)
 
@@ -91,12 +91,12 @@ class Pace:
         """Return when a running time of the recording is due, ns of time.monotonic_ns()."""
         return self._started + round((elapsed - self._begin) / self._rate)
 
-    def elapsed(self, now: int) -> int:
+    def get_elapsed(self, now: int) -> int:
         """Return the running time of the recording at `now`, ns."""
         return self._begin + round((now - self._started) * self._rate)
 
 
-def ahead(messages: Iterator[Message], stopped: Callable[[], object]) -> Iterator[Message]:
+def read_ahead(messages: Iterator[Message], stopped: Callable[[], object]) -> Iterator[Message]:
     """Yield messages that a thread reads ahead, at most `AHEAD` bytes and one message.
 
     Ends early when `stopped` returns True. Raises what reading raised.
@@ -210,7 +210,7 @@ class Player:
             if not self.settings.loop:
                 break
         self.doing = f"stopped by {self._signals[0]}" if self._signals else "played to the end"
-        number = f"{counted(self.published, 'message')} of {counted(len(self._topics), 'topic')}"
+        number = f"{pluralize(self.published, 'message')} of {pluralize(len(self._topics), 'topic')}"
         took = f"{time.monotonic() - began:.1f} s"
         self._bus.output.info(f"{self.doing}: {number} in {took}; {self.lateness.describe()}")
 
@@ -227,19 +227,19 @@ class Player:
             if self._signals:
                 return
         for damage in recording.damage:
-            output.warning(printable(f"{recording.path}: damage at byte {damage.offset}: {damage.what}"))
+            output.warning(escape_text(f"{recording.path}: damage at byte {damage.offset}: {damage.what}"))
         if timeline is None:
             raise RecordingError(f"{recording.path}: it has no message that could be published")
         if timeline.steps:
-            times = counted(timeline.steps, "time")
+            times = pluralize(timeline.steps, "time")
             output.warning(f"the clock was set {times} during the recording; such pauses are skipped")
-        if nanoseconds(start := self.settings.start) > self.length:
+        if to_ns(start := self.settings.start) > self.length:
             lasts = f"{self.length / SECOND:.3f} s"
             raise UsageError(f"start: {start:g} s is after the end of the recording, which lasts {lasts}")
         channels = list(recording.channels.values())
         self._outlets, self.skipped = open_channels(self._bus, channels, self.settings.topics)
         for topic, why in self.skipped.items():
-            output.warning(printable(f"{topic} is not published, {why}"))
+            output.warning(escape_text(f"{topic} is not published, {why}"))
 
     def _wait_for_subscribers(self) -> None:
         """Wait until enough topics have subscribers and no more appear, or until the timeout."""
@@ -248,9 +248,9 @@ class Player:
             return
         self.doing = "waiting for subscribers"
         until, since = time.monotonic_ns() + self.settings.wait_timeout * SECOND, time.monotonic_ns()
-        found = self._subscribed()
+        found = self._find_subscribed()
         while (now := time.monotonic_ns()) < until and not self._signals:
-            before, found = found, self._subscribed()
+            before, found = found, self._find_subscribed()
             if found != before:
                 since = now
             if len(found) >= wanted and now - since >= SETTLED:
@@ -264,14 +264,14 @@ class Player:
     def _topics(self) -> set[str]:
         return {topic for topic, _ in self._outlets}
 
-    def _subscribed(self) -> set[str]:
+    def _find_subscribed(self) -> set[str]:
         return {topic for (topic, _), outlet in self._outlets.items() if outlet.is_heard()}
 
     def _play_once(self) -> None:
-        begin, duration = nanoseconds(self.settings.start), self.settings.duration
-        end = FAR if duration is None else begin + nanoseconds(duration)
+        begin, duration = to_ns(self.settings.start), self.settings.duration
+        end = FAR if duration is None else begin + to_ns(duration)
         timeline, pace = RunningTime(self._first), None
-        for message in ahead(self.recording.iter_messages(self._topics), lambda: self._signals):
+        for message in read_ahead(self.recording.iter_messages(self._topics), lambda: self._signals):
             elapsed = timeline.advance(message.log_time)
             if elapsed < begin:
                 self._meanwhile(timeline.newest, elapsed)
@@ -282,14 +282,14 @@ class Player:
             due = pace.due(elapsed)
             while not self._signals:
                 now = time.monotonic_ns()
-                shown = min(elapsed, pace.elapsed(now))
+                shown = min(elapsed, pace.get_elapsed(now))
                 again = self._meanwhile(timeline.newest - elapsed + shown, shown)
                 if now >= due:
                     break
                 time.sleep(min((min(due, again) - now) / SECOND, NAP) if again > now else 0)
             if self._signals:
                 return
-            self.lateness.note(time.monotonic_ns() - due)
+            self.lateness.add(time.monotonic_ns() - due)
             outlet = self._outlets.get((message.topic, message.schema))
             if outlet is not None:  # a topic may have a second type that is not published
                 outlet.publish(message.data)
@@ -335,7 +335,7 @@ def open_channels(
             outlets[key] = bus.open(*key)
         except LookupError as error:
             counts[topic] += channel.seen
-            skipped[topic] = f"{counted(counts[topic], 'message')}: {error}"
+            skipped[topic] = f"{pluralize(counts[topic], 'message')}: {error}"
     if not outlets:
         raise RecordingError("no message can be published; " + "; ".join(f"{t}: {why}" for t, why in skipped.items()))
     return outlets, skipped
@@ -344,10 +344,12 @@ def open_channels(
 def _is_meant(name: str, topic: str) -> bool:
     """True if a name given by the user means a topic of the recording, by its own name or that in ROS."""
     wanted = name.strip("/")
-    return bool(wanted) and any(n == wanted or n.endswith(f"/{wanted}") for n in (topic.strip("/"), ros_name(topic)))
+    return bool(wanted) and any(
+        n == wanted or n.endswith(f"/{wanted}") for n in (topic.strip("/"), make_ros_name(topic))
+    )
 
 
-def ros_name(topic: str) -> str:
+def make_ros_name(topic: str) -> str:
     """Return the ROS name of a topic, relative, so that the node's namespace applies.
 
     A leading `rt/` is removed; characters that ROS does not allow, as in host names, become `_`.

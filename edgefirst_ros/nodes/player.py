@@ -26,9 +26,9 @@ from rclpy.time import Time
 from rosgraph_msgs.msg import Clock
 
 from edgefirst_ros.config import SECOND, PlayerSettings
-from edgefirst_ros.errors import counted, printable
-from edgefirst_ros.nodes.parameters import Diagnostics, check, declare, read, running_node
-from edgefirst_ros.nodes.play import FAR, NAP, Outlet, Player, ros_name
+from edgefirst_ros.errors import escape_text, pluralize
+from edgefirst_ros.nodes.parameters import Diagnostics, check, declare, read, run_node_of
+from edgefirst_ros.nodes.play import FAR, NAP, Outlet, Player, make_ros_name
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.health import HealthLevel, Status
 from edgefirst_ros.streams import TF_MESSAGE
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises UsageError for wrong parameters, RecordingError without messages to play.
     """
     caught = catch_signals()
-    with running_node(arguments, partial(rclpy.create_node, "player")) as node:
+    with run_node_of(arguments, partial(rclpy.create_node, "player")) as node:
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         services = threading.Thread(target=executor.spin, name="services", daemon=True)
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             player.play(bus, caught)
             bus.report(player)
             until = time.monotonic() + LAST_WAIT
-            while not caught and time.monotonic() < until and not bus.fetched(NAP):
+            while not caught and time.monotonic() < until and not bus.wait_acknowledged(NAP):
                 pass
         finally:
             executor.shutdown()
@@ -86,20 +86,20 @@ class Outlets:
 
     def open(self, topic: str, schema: str) -> Outlet:
         """Create a publisher; raises LookupError that says why it cannot be created."""
-        name = ros_name(topic)
+        name = make_ros_name(topic)
         if self._clock is not None and name == "clock":
             raise LookupError("the player's own /clock takes its place")
         try:
-            publisher = self._node.create_publisher(message_type(schema), name, profile(schema))
+            publisher = self._node.create_publisher(find_message_type(schema), name, make_profile(schema))
         except (LookupError, NameValidationException, RCLError, ImportError, AttributeError) as error:
             self._lacking.add(topic)
             raise LookupError(str(error).partition("\n")[0]) from None
         self._publishers.append(publisher)
         if publisher.topic_name != f"/{topic.removeprefix('/')}":
-            self.output.info(printable(f"{topic} is published as {publisher.topic_name}"))
+            self.output.info(escape_text(f"{topic} is published as {publisher.topic_name}"))
         return Outlet(publisher.publish, publisher.get_subscription_count)
 
-    def fetched(self, wait: float) -> bool:
+    def wait_acknowledged(self, wait: float) -> bool:
         """True if reliable subscribers acknowledged everything; waits for the first that has not, at most `wait` s."""
         return all(p.wait_for_all_acked(Duration(seconds=wait)) for p in self._publishers)
 
@@ -120,7 +120,7 @@ class Outlets:
         if self._lacking:
             words += f", {len(self._lacking)} topics cannot be published"
         if late.late:
-            words += f", {counted(late.late, 'message')} late, the worst by {late.worst / 1e6:.0f} ms"
+            words += f", {pluralize(late.late, 'message')} late, the worst by {late.worst / 1e6:.0f} ms"
         length = player.length / SECOND
         self.output.info(f"{words}: {player.position / SECOND:.1f} of {length:.1f} s")
         values = {
@@ -140,7 +140,7 @@ class Outlets:
         self._diagnostics.publish(Status(level, name, words, values))
 
 
-def profile(schema: str) -> QoSProfile:
+def make_profile(schema: str) -> QoSProfile:
     """Return the QoS of a topic: reliable and volatile as on the device, which also matches best-effort subscribers.
 
     Transforms of tf2 stay for those who come late, because its listeners take no others.
@@ -149,7 +149,7 @@ def profile(schema: str) -> QoSProfile:
     return QoSProfile(depth=DEPTH, durability=durability)
 
 
-def message_type(schema: str) -> Any:
+def find_message_type(schema: str) -> Any:
     """Return the ROS class of a type such as `sensor_msgs/msg/Imu`; raises LookupError that says what to install."""
     match = TYPE.fullmatch(schema)
     if match is None:

@@ -16,8 +16,8 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
-from edgefirst_ros.errors import EdgeFirstError, counted, printable
-from edgefirst_ros.nodes.parameters import Diagnostics, check, declare, read, running_node
+from edgefirst_ros.errors import EdgeFirstError, escape_text, pluralize
+from edgefirst_ros.nodes.parameters import Diagnostics, check, declare, read, run_node_of
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 from edgefirst_ros.pipeline.health import HealthLevel, Status
@@ -70,22 +70,22 @@ class _Report:
         self._diagnostics.publish(Status(HealthLevel.OK, self._name, text, facts))
         if now - self._logged >= LOG_EVERY:
             self._logged = now
-            self._log.info(printable(text))
+            self._log.info(escape_text(text))
 
-    def finished(self, outcome: Outcome) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """Publish and log the outcome."""
         log = self._log
         speed = outcome.duration / max(outcome.seconds, 1e-9)
-        text = f"{counted(outcome.samples, 'sample')} in {outcome.paths.container}"
-        log.info(printable(f"{text}; {outcome.seconds:.1f} s, {speed:.1f} times real time"))
+        text = f"{pluralize(outcome.samples, 'sample')} in {outcome.paths.container}"
+        log.info(escape_text(f"{text}; {outcome.seconds:.1f} s, {speed:.1f} times real time"))
         for topic, count in sorted(outcome.counts.topics.items()):
             reasons = "".join(f", {n} {reason}" for reason, n in sorted(count.dropped.items()))
-            log.info(printable(f"{topic}: {count.seen} seen, {count.written} used{reasons}"))
+            log.info(escape_text(f"{topic}: {count.seen} seen, {count.written} used{reasons}"))
         for note in outcome.notes:
-            log.warning(printable(note))
+            log.warning(escape_text(note))
         if outcome.loss:
             text = f"finished with loss: {text}"
-            log.warning(printable(text))
+            log.warning(escape_text(text))
         facts = {"step": "finished", "percent": "100.0", "samples": str(outcome.samples)}
         facts |= {"dataset": str(outcome.paths.container), "times_real_time": f"{speed:.2f}"}
         facts |= {f"note {n}": note for n, note in enumerate(outcome.notes[:MOST_NOTES], 1)}
@@ -107,14 +107,14 @@ def main(arguments: Sequence[str]) -> int:
     names that end in .partial or .journal. Raises EdgeFirstError, of which `exit_code` is 1 or 2.
     """
     caught = catch_signals()
-    with running_node(arguments, partial(rclpy.create_node, "replay")) as node:
+    with run_node_of(arguments, partial(rclpy.create_node, "replay")) as node:
         return _replay(node, caught)
 
 
 def _replay(node: Node, caught: list[str]) -> int:
     ignored = declare(node, *MODELS, ignored=LiveSettings)
     if ignored:
-        node.get_logger().info(printable(f"only for a capture, ignored here: {', '.join(ignored)}"))
+        node.get_logger().info(escape_text(f"only for a capture, ignored here: {', '.join(ignored)}"))
     own, settings = read(node, ReplaySettings), read(node, Settings)
     node.add_on_set_parameters_callback(partial(check, node, models=MODELS, running=False))
     report = _Report(node, len(own.recordings))
@@ -138,11 +138,11 @@ def _replay(node: Node, caught: list[str]) -> int:
         outcome = running.result()
     except _Stopped:
         text = f"stopped; unfinished files in {own.out} have names ending in .partial or .journal"
-        node.get_logger().warning(printable(text))
+        node.get_logger().warning(escape_text(text))
         report.last(HealthLevel.WARN, text, {"step": "stopped"})
         return 128 + signal.Signals[caught[0]]
     except EdgeFirstError as error:
         report.last(HealthLevel.ERROR, str(error), {"step": "failed"})
         raise
-    report.finished(outcome)
+    report.finish(outcome)
     return outcome.exit_code

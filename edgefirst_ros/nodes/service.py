@@ -21,7 +21,7 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.names import check_folder
-from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
+from edgefirst_ros.errors import EdgeFirstError, UsageError, escape_text, need, pluralize
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
 from edgefirst_ros.pipeline.health import Condition, Health, Status
 from edgefirst_ros.sensors.cloud import check_form
@@ -61,11 +61,11 @@ class VerbLog:
     def show(self, text: str) -> None:
         """Show the status line on a terminal, instead of the one before; empty text removes it."""
         if sys.stderr.isatty():
-            self._write(printable(text).replace("\n", " ")[: shutil.get_terminal_size().columns - 1], "\r")
+            self._write(escape_text(text).replace("\n", " ")[: shutil.get_terminal_size().columns - 1], "\r")
 
     def info(self, text: str, /) -> None:
         """Log normal operation."""
-        self._write(printable(f"edgefirst-ros {self._verb}: {text}"), "\n")
+        self._write(escape_text(f"edgefirst-ros {self._verb}: {text}"), "\n")
 
     def warning(self, text: str, /) -> None:
         """Log a note for the user."""
@@ -122,8 +122,8 @@ def check_capture(settings: Settings, live: LiveSettings) -> None:
 class Service:
     """A capture session with what surrounds it on every bus.
 
-    Its transport calls `look` every `LOOK_EVERY` seconds and `diagnose` every second, hands orders to `order`, and at
-    the end calls `finish`.
+    Its transport calls `refresh` every `LOOK_EVERY` seconds and `diagnose` every second, hands orders to `order`, and
+    at the end calls `finish`.
     Owns: one thread calls everything here; answers to orders come in any thread.
     """
 
@@ -163,9 +163,9 @@ class Service:
         self._lost: dict[str, dict[str, int]] = {}
         self._manager = ServiceManager()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look for topics and samples that came."""
-        self.session.look()
+        self.session.refresh()
         facts = self.session.status()
         stuck = self._health.judge(self.session, facts)[0] in (Condition.STALE, Condition.FAILED)
         if not stuck or facts.get("bytes_needed") or facts.get("broken_off"):  # restarting would not help these
@@ -207,7 +207,7 @@ class Service:
     def begin(self) -> None:
         """Activate the session, and notify the service manager."""
         self.session.activate()
-        self.session.look()
+        self.session.refresh()
         self._manager.tell("READY=1", f"STATUS={self.session.state.value}")
 
     def finish(self) -> None:
@@ -253,16 +253,16 @@ class Service:
             failed = error
         if failed:
             self._log.warning(f"{dataset}: no report: {failed}")
-        self.session.note_report(dataset)
+        self.session.add_report(dataset)
 
 
 def describe_status(answer: Mapping[str, Any]) -> str:
     """Return a status in a line: state, samples, losses, size, minutes of disk, age of the newest sample, skew, Hz."""
     parts = [str(answer["message"])]
     if "samples" in answer:
-        parts.append(counted(answer["samples"], "sample"))
+        parts.append(pluralize(answer["samples"], "sample"))
         if lost := sum(reasons.total() for reasons in Counts.of(answer.get("counts", {})).lost.values()):
-            parts.append(f"{counted(lost, 'message')} lost")
+            parts.append(f"{pluralize(lost, 'message')} lost")
         parts.append(f"{answer.get('bytes', 0) / 1e6:.1f} MB")
     if answer.get("free_minutes") is not None:
         parts.append(f"{answer['free_minutes']:.0f} minutes of disk left")

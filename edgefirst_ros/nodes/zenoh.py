@@ -16,12 +16,12 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings, PlayerSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError
 from edgefirst_ros.limits import keep_buffers
-from edgefirst_ros.messages import known_name
+from edgefirst_ros.messages import find_known_name
 from edgefirst_ros.nodes.play import FAR, Outlet, Player
 from edgefirst_ros.nodes.service import VERBS, Ask, Service, VerbLog, answer_time, catch_signals, check_capture
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY
 from edgefirst_ros.sources.zenoh import ZenohTransport
-from edgefirst_ros.sources.zenoh_session import library, session
+from edgefirst_ros.sources.zenoh_session import load_library, open_session
 
 DIAGNOSE_EVERY = 1.0
 """s between two diagnostics."""
@@ -33,7 +33,7 @@ HIGH, LOW = ("radar/", "lidar/"), ("camera/info", "tf_static")
 NAMESPACE = re.compile(r"[^/*$?#@\s]+(/[^/*$?#@\s]+)*")
 
 
-def own_key(namespace: str, name: str) -> str:
+def make_key(namespace: str, name: str) -> str:
     """Return a key of the capture in a namespace; raises UsageError for an invalid one."""
     bare = namespace.strip("/")
     if bare and not NAMESPACE.fullmatch(bare):
@@ -50,14 +50,14 @@ class Orders:
     """
 
     def __init__(self, bus: Any, namespace: str, inbox: queue.SimpleQueue[Any]) -> None:
-        callback = library().handlers.Callback
-        self._keys = {verb: own_key(namespace, verb) for verb in VERBS}
+        callback = load_library().handlers.Callback
+        self._keys = {verb: make_key(namespace, verb) for verb in VERBS}
         self._queryables = [
-            bus.declare_queryable(key, callback(partial(self._take, inbox, verb), indirect=False))
+            bus.declare_queryable(key, callback(partial(self._receive, inbox, verb), indirect=False))
             for verb, key in self._keys.items()
         ]
 
-    def _take(self, inbox: queue.SimpleQueue[Any], verb: str, query: Any) -> None:
+    def _receive(self, inbox: queue.SimpleQueue[Any], verb: str, query: Any) -> None:
         if verb == "status" or str(query.key_expr) == self._keys[verb]:
             inbox.put((verb, query))
         else:
@@ -68,7 +68,7 @@ class Orders:
         try:
             query.reply(self._keys[verb], json.dumps(answer.result()), encoding=JSON)
             query.drop()
-        except library().ZError:  # the client is gone
+        except load_library().ZError:  # the client is gone
             return
 
 
@@ -78,20 +78,20 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
     Raises UsageError for settings that cannot be recorded with, EdgeFirstError without an answer at `endpoint`.
     """
     keep_buffers()
-    own_key(namespace, "")
-    library()  # before a folder is made
+    make_key(namespace, "")
+    load_library()  # before a folder is made
     check_capture(settings, live)
     inbox = queue.SimpleQueue[tuple[str, Any] | None]()
-    with session(endpoint) as bus:
+    with open_session(endpoint) as bus:
 
         def publish(topic: str, text: str) -> None:
-            bus.put(own_key(namespace, topic), text, encoding=JSON)
+            bus.put(make_key(namespace, topic), text, encoding=JSON)
 
-        transport, name = ZenohTransport(bus, settings, live, namespace), own_key(namespace, "")[:-1]
+        transport, name = ZenohTransport(bus, settings, live, namespace), make_key(namespace, "")[:-1]
         log = VerbLog("capture")
         service = Service(transport, settings, live, name, log, namespace=namespace, publish=publish)
         orders = Orders(bus, namespace, inbox)
-        diagnostics = bus.declare_publisher(own_key(namespace, "diagnostics"), encoding=JSON)
+        diagnostics = bus.declare_publisher(make_key(namespace, "diagnostics"), encoding=JSON)
         catch_signals(lambda: inbox.put(None))
         service.begin()
         looked = diagnosed = time.monotonic()
@@ -104,7 +104,7 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
             now = time.monotonic()
             if now - looked >= LOOK_EVERY:
                 looked = now
-                service.look()
+                service.refresh()
             if now - diagnosed >= DIAGNOSE_EVERY:
                 diagnosed = now
                 statuses = [
@@ -118,13 +118,13 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
 
 # ---- control -----------------------------------------------------------------------------------
 @contextlib.contextmanager
-def asking(endpoint: str, namespace: str) -> Iterator[Ask]:
+def open_client(endpoint: str, namespace: str) -> Iterator[Ask]:
     """Open a session that sends commands; raises UsageError for an invalid namespace."""
-    own_key(namespace, "")
-    with session(endpoint) as bus:
+    make_key(namespace, "")
+    with open_session(endpoint) as bus:
 
         def ask(verb: str) -> list[dict[str, Any]]:
-            replies = bus.get(own_key(namespace, verb), timeout=answer_time(verb))
+            replies = bus.get(make_key(namespace, verb), timeout=answer_time(verb))
             return [answer for answer in map(_answer, replies) if answer["message"] != TIMEOUT]
 
         yield ask
@@ -150,9 +150,9 @@ class _Outlets:
 
     def open(self, topic: str, schema: str) -> Outlet:
         try:
-            publisher = publisher_of(self._bus, topic, schema)
-        except library().ZError:
-            raise LookupError(f"Zenoh does not take the key {device_key(topic)}") from None
+            publisher = make_publisher(self._bus, topic, schema)
+        except load_library().ZError:
+            raise LookupError(f"Zenoh does not take the key {make_device_key(topic)}") from None
         return Outlet(publisher.put, lambda: publisher.matching_status.matching)
 
     def report(self, player: Player) -> None:
@@ -168,24 +168,24 @@ def play(settings: PlayerSettings, endpoint: str) -> int:
     Raises RecordingError without messages to play.
     """
     player = Player(settings)
-    with session(endpoint) as bus:
+    with open_session(endpoint) as bus:
         player.play(_Outlets(bus), catch_signals())
     return 0
 
 
-def device_key(topic: str) -> str:
+def make_device_key(topic: str) -> str:
     """Return the key under which the device publishes a topic of a recording: `rt/camera/h264` of /camera/h264."""
     name = topic.removeprefix("/")
     return name if name.startswith("rt/") else f"rt/{name}"
 
 
-def publisher_of(bus: Any, topic: str, schema: str) -> Any:
+def make_publisher(bus: Any, topic: str, schema: str) -> Any:
     """Return a publisher with the device's encoding and priority, which drops what cannot be sent within 0.1 s."""
-    zenoh = library()
-    name = known_name(topic, schema) or ""
+    zenoh = load_library()
+    name = find_known_name(topic, schema) or ""
     priority = zenoh.Priority.DATA_HIGH if name.startswith(HIGH) else zenoh.Priority.DATA
     return bus.declare_publisher(
-        device_key(topic),
+        make_device_key(topic),
         encoding=f"application/cdr;{schema}",
         congestion_control=zenoh.CongestionControl.DROP,
         priority=zenoh.Priority.BACKGROUND if name in LOW else priority,

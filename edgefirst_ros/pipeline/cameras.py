@@ -77,7 +77,7 @@ class Passed(NamedTuple):
     number: int
 
 
-def picture_options(settings: Settings) -> PictureOptions:
+def make_picture_options(settings: Settings) -> PictureOptions:
     """Return how the pictures of a camera are made: any of them, by one thread."""
     hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None
     encoder = PictureEncoder(settings.camera_format, settings.jpeg_quality, settings.max_width, hook)
@@ -97,7 +97,7 @@ class OtherCamera:
         self._facts = facts
         self._order = MessageOrder(numbered=numbered)
         self._parse: Callable[[Message], Any] | None = None
-        self._source = PictureSource(picture_options(settings))
+        self._source = PictureSource(make_picture_options(settings))
         self._waiting: dict[int, SensorMessage] = {}
         """Clean messages whose pictures were neither taken nor skipped, by number."""
         self._newest: SensorMessage | None = None  # the last message whose picture was returned
@@ -161,9 +161,9 @@ class OtherCamera:
         number = message.content.number
         if number not in self._waiting:
             return MessageError(NOT_NEAREST)
-        cheap = {m.content.number for _, m in near if _entry(m) == _entry(message)}
+        cheap = {m.content.number for _, m in near if _find_entry(m) == _find_entry(message)}
         self._skip([n for n, other in self._waiting.items() if n not in cheap and _is_shown_before(other, message)])
-        found = self._source.take(message.content, last=last)
+        found = self._source.pop(message.content, last=last)
         if found is None:
             return None
         del self._waiting[number]
@@ -189,7 +189,7 @@ class OtherCamera:
         self._source.close()
 
 
-def _entry(message: SensorMessage) -> int:
+def _find_entry(message: SensorMessage) -> int:
     """Return the number of the entry that its picture is decoded from; of still pictures all are equal."""
     return int((message.content.tiles or (message.content,))[0].last_entry)
 

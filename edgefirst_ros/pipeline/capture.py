@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.config import SECOND, LiveSettings, Settings, nanoseconds
-from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.space import Headroom, free_bytes, is_full
+from edgefirst_ros.config import SECOND, LiveSettings, Settings, to_ns
+from edgefirst_ros.dataset.names import make_safe
+from edgefirst_ros.dataset.storage.space import Headroom, count_free_bytes, is_full
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError, UsageError, describe_error
 from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.pipeline.capture_dataset import CaptureDataset, Completed, free_name, is_taken
-from edgefirst_ros.pipeline.pretrigger import Arrival, Recent, max_skew
+from edgefirst_ros.pipeline.capture_dataset import CaptureDataset, Completed, find_free_name, is_taken
+from edgefirst_ros.pipeline.pretrigger import Arrival, Recent, find_max_skew
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import LiveClock, TimeBase
@@ -143,12 +143,12 @@ class Capture:
         self._settings = settings
         self._live = live
         self._roles = roles
-        self._host = safe_name(live.host or host)
+        self._host = make_safe(live.host or host)
         self._on_event, self._on_fault = on_event, on_fault or on_event
         self._namespace = namespace
         self._sequence = live.sequence or None  # name of the next dataset; None: by host and time
         self._known = Calibration()  # calibration and labels received so far
-        self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
+        self._recent = Recent(settings, roles, to_ns(live.pretrigger), live.pretrigger_bytes)
         self._clock = LiveClock(roles, partial(roles.offset, settings=settings))
         self._current: _Requested | CaptureDataset | _Full | None = None
         self._ending: list[tuple[int, CaptureDataset]] = []
@@ -354,12 +354,12 @@ class Capture:
         reference = message.topic == self._roles.reference
         if message.topic in self._roles.statics:
             with contextlib.suppress(MessageError):  # counted where it is recorded
-                self._known.take(message.schema, decode(message), message.log_time, message.topic)
+                self._known.add(message.schema, decode(message), message.log_time, message.topic)
         if reference and self._clock.base is None and self._clock.heard is None:
             self._recent.hold = arrival.now
         if self._recent.add(arrival):
             self._on_event("the pre-trigger takes more than pretrigger_bytes: a dataset may begin later than it says")
-        fault = self._clock.take(message, arrival.now)
+        fault = self._clock.add(message, arrival.now)
         if fault is not None:
             self._on_event(f"{message.topic}: {fault}")
         if self._clock.due(arrival.now):
@@ -386,7 +386,7 @@ class Capture:
         full = self._current
         if isinstance(full, _Full) and not full.paused and not self._completing and now - self._looked >= SECOND:
             self._looked = now
-            if free_bytes(Path(self._live.out)) >= full.needed:
+            if count_free_bytes(Path(self._live.out)) >= full.needed:
                 self._start(now)
         if isinstance(current, CaptureDataset) and now - self._looked >= SECOND:
             self._looked = now
@@ -424,7 +424,7 @@ class Capture:
     def _change_over(self, dataset: CaptureDataset, arrival: Arrival) -> None:
         """Start a new dataset with this keyframe; the old one still receives messages that its last frames may need."""
         settings = self._settings
-        wait = nanoseconds(2 * settings.max_gap + 2 * settings.lookahead) + max_skew(settings)
+        wait = to_ns(2 * settings.max_gap + 2 * settings.lookahead) + find_max_skew(settings)
         self._current = None
         self._ending.append((arrival.now + wait + self._recent.spread, dataset))
         self._begin(dataset.base, arrival.now)
@@ -463,7 +463,7 @@ class Capture:
             if not is_taken(out, sequence, layout):
                 return sequence
             self._on_event(f"{sequence} exists already in {out}: named by host and time instead")
-        return free_name(out, self._host, layout)
+        return find_free_name(out, self._host, layout)
 
     def _end(self) -> None:
         current, ending = self._current, self._ending

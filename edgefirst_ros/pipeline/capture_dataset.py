@@ -16,7 +16,7 @@ from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.counts import BY_STAMPS, ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.storage.space import Headroom
-from edgefirst_ros.errors import counted, describe_error
+from edgefirst_ros.errors import describe_error, pluralize
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts, open_calibration
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.pretrigger import Arrival
@@ -99,7 +99,7 @@ class CaptureDataset:
             "bytes": output.bytes, "newest": output.newest, "backlog": output.samples.backlog,
             "standstill_s": round(output.samples.standstill, 3), "flush_age_s": round(writer.flush_age, 3),
             "decoder": output.samples.note or self._decoder,
-            "worst_skew_ns": {f"{streams.of_key(sensor).column}_skew": of.largest for sensor, of in skews.items()},
+            "worst_skew_ns": {f"{streams.find_by_key(sensor).column}_skew": of.largest for sensor, of in skews.items()},
             "companions": {
                 sensor: {
                     "coverage": min(1.0, of.samples / max(1, writer.samples)),
@@ -137,7 +137,7 @@ class CaptureDataset:
         loss = {topic: dict(reasons) for topic, reasons in self._counts.lost.items()}
         lost = [f"{topic}: {n} {why}" for topic, reasons in sorted(loss.items()) for why, n in reasons.items()]
         text = "; ".join(
-            [f"dataset {paths.container} is complete: {counted(self._writer.samples, 'sample')}", *lost, *notes]
+            [f"dataset {paths.container} is complete: {pluralize(self._writer.samples, 'sample')}", *lost, *notes]
         )
         return Completed(text, lossy, refused, container=str(paths.container), samples=self._writer.samples, loss=loss)
 
@@ -151,7 +151,7 @@ class CaptureDataset:
             )
 
 
-def free_name(out: Path, host: str, layout: Layout) -> str:
+def find_free_name(out: Path, host: str, layout: Layout) -> str:
     """Return a free name in `out`: HOST_YYYY_MM_DD_hh_mm_ss of now (UTC), or of one of the next seconds."""
     moment = datetime.now(timezone.utc)
     while is_taken(out, name := f"{host}_{moment:%Y_%m_%d_%H_%M_%S}", layout):

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.config.load import load, load_model, nearest, read_values, setting_fields
+from edgefirst_ros.config.load import list_setting_fields, load, load_model, read_values, suggest_nearest
 from edgefirst_ros.dataset.names import check_name
-from edgefirst_ros.dataset.recovery.recover import left_behind, recover_all
+from edgefirst_ros.dataset.recovery.recover import find_abandoned, recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.pipeline.capture import Capture, Results
 from edgefirst_ros.pipeline.upload import Uploader
@@ -32,9 +32,9 @@ def load_capture(
     `texts`: settings by full name, as `load` takes them. Raises UsageError that names the wrong one.
     """
     own = LiveSettings.model_fields
-    texts, known = texts or {}, setting_fields(Settings, LiveSettings)
+    texts, known = texts or {}, list_setting_fields(Settings, LiveSettings)
     if unknown := next((name for name in texts if name not in known), None):
-        raise UsageError(f"--set: unknown setting {unknown[:80]!r}{nearest(unknown, known)}")
+        raise UsageError(f"--set: unknown setting {unknown[:80]!r}{suggest_nearest(unknown, known)}")
     settings = load(path, texts={name: text for name, text in texts.items() if name not in own})
     given = {name: text for name, text in texts.items() if name in own}
     values = {name: value for name, value in read_values(Path(path)).items() if name in own} if path else {}
@@ -49,7 +49,7 @@ def check_sequence(live: LiveSettings, place: str) -> None:
 
 
 LOOK_EVERY = 0.25
-"""s between two calls of `CaptureSession.look`."""
+"""s between two calls of `CaptureSession.refresh`."""
 
 
 class SessionState(Enum):
@@ -71,7 +71,7 @@ class _Capturing:
 class CaptureSession:
     """Finds the topics, carries out commands one after the other, and keeps the outcome of the datasets.
 
-    Call `look` every `LOOK_EVERY` seconds. Orders return a future that holds the answer in words,
+    Call `refresh` every `LOOK_EVERY` seconds. Orders return a future that holds the answer in words,
     or the EdgeFirstError that says why not; messages are used all the while.
     Owns: one thread calls everything here (of a node: that of its executor); orders are carried out in a thread of the
     session, which does not change its state.
@@ -101,7 +101,7 @@ class CaptureSession:
         self._recovering: threading.Thread | None = None
         self._current: CameraWait | _Capturing | None = None
         self._asked = False  # whether anything was to be recorded
-        self._broken_off = [] if live.autostart else left_behind(Path(live.out))
+        self._broken_off = [] if live.autostart else find_abandoned(Path(live.out))
 
     @property
     def state(self) -> SessionState:
@@ -127,7 +127,7 @@ class CaptureSession:
         """Path, samples and loss of each finished dataset, in order."""
         return list(self._results.outcomes)
 
-    def note_report(self, dataset: str) -> None:
+    def add_report(self, dataset: str) -> None:
         """Note that the report of a dataset was made, or failed: one that is not kept may be removed."""
         self._results.unreported.discard(Path(dataset).stem)
 
@@ -164,17 +164,17 @@ class CaptureSession:
         if isinstance(self._current, _Capturing):
             self._current.capture.change(settings, live)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look for the camera, and for topics and publishers that appeared or went."""
         now = time.monotonic()
         if isinstance(self._current, CameraWait):
-            self._look_for_camera(self._current, now)
+            self._find_camera(self._current, now)
         if isinstance(self._current, _Capturing):
             self._current.source.refresh(now)
 
-    def _look_for_camera(self, waiting: CameraWait, now: float) -> None:
+    def _find_camera(self, waiting: CameraWait, now: float) -> None:
         told = waiting.told
-        roles = waiting.look(self._transport.look({}), now)
+        roles = waiting.find_roles(self._transport.list_topics({}), now)
         if roles is None:
             if waiting.told != told:
                 self._log.info(waiting.told)
@@ -197,7 +197,7 @@ class CaptureSession:
         if isinstance(self._current, CameraWait):
             if self._current.wanted is None:
                 self._current.wanted = time.monotonic_ns()
-            return _answered("begins as soon as a camera is found")
+            return _make_answer("begins as soon as a camera is found")
         return self._order(lambda capture: capture.start(), lambda: "started")
 
     def split(self) -> Future[str]:
@@ -217,8 +217,8 @@ class CaptureSession:
         if isinstance(self._current, CameraWait):
             self._current.wanted = None
         if not isinstance(self._current, _Capturing):
-            return _answered(self._finished())
-        return self._order(lambda capture: capture.stop(), self._finished)
+            return _make_answer(self._finish_dataset())
+        return self._order(lambda capture: capture.stop(), self._finish_dataset)
 
     def _order(self, what: Callable[[Capture], Any], answer: Callable[[], str]) -> Future[str]:
         """Run a command of the capture in the session's thread; it may take seconds."""
@@ -235,7 +235,7 @@ class CaptureSession:
 
         return self._orders.submit(carry_out)
 
-    def _finished(self) -> str:
+    def _finish_dataset(self) -> str:
         return json.dumps({"datasets": self._results.finished})
 
     # ---- status --------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class CaptureSession:
         return facts
 
 
-def _answered(text: str) -> Future[str]:
+def _make_answer(text: str) -> Future[str]:
     answer: Future[str] = Future()
     answer.set_result(text)
     return answer

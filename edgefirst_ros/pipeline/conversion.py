@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.load import load
-from edgefirst_ros.counts import Counts, Progress, lacks, quiet
+from edgefirst_ros.counts import Counts, Progress, ignore_progress, lacks
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_folder, check_name, safe_name, with_camera
+from edgefirst_ros.dataset.names import (
+    DatasetPaths,
+    check_folder,
+    check_name,
+    make_safe,
+    name_cameras,
+    with_camera,
+)
 from edgefirst_ros.dataset.objects.places import refuse_buckets
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.schema import SEQUENCES
@@ -27,18 +34,18 @@ from edgefirst_ros.errors import (
     StorageError,
     Text,
     UsageError,
-    counted,
+    pluralize,
     show_path,
     without_attribute,
 )
 from edgefirst_ros.pipeline.facts import DatasetFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
-from edgefirst_ros.pipeline.resumption import Planned, check_recordings, finished, take_over
+from edgefirst_ros.pipeline.resumption import Planned, check_recordings, read_finished, resume_unfinished
 from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sensors.picture_hook import prepare_hook
-from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
-from edgefirst_ros.sources.topics import option_of
+from edgefirst_ros.sources.inputs import RecordingInput, list_recordings
+from edgefirst_ros.sources.topics import describe_option
 from edgefirst_ros.sync.align import Skews
 
 if TYPE_CHECKING:
@@ -54,10 +61,10 @@ def _plan(inputs: Sequence[RecordingInput], references: Sequence[str | None]) ->
     """Return the recordings with the names of their sequences, one a camera. Raises UsageError if two are equal."""
     if not inputs:
         raise UsageError("no recording is given, such as drive.mcap")
-    cameras = camera_names([topic for topic in references if topic is not None]) if len(references) > 1 else {}
+    cameras = name_cameras([topic for topic in references if topic is not None]) if len(references) > 1 else {}
     plan, known = [], dict[str, Path]()
     for recording in inputs:
-        drive = safe_name(recording.name)
+        drive = make_safe(recording.name)
         plan.append(Planned(recording, [with_camera(drive, camera) for camera in cameras.values()] or [drive]))
         for sequence in plan[-1].sequences:  # some file systems ignore the case of letters
             other = known.setdefault(sequence.casefold(), recording.path)
@@ -154,12 +161,12 @@ class Outcome:
         from edgefirst_ros.dataset.query import count_repeats, describe_repeats
 
         if self.refused is not None:
-            yield f"{counted(self.samples, 'sample')} in {show_path(self.paths.members_partial)}, unfinished"
+            yield f"{pluralize(self.samples, 'sample')} in {show_path(self.paths.members_partial)}, unfinished"
             yield from (f"note: {note}" for note in self.notes)
             return
         summary = self.summarize()
         by_sensor = summary.whole.sensors
-        yield f"{counted(self.samples, 'sample')} in {show_path(self.paths.container)}"
+        yield f"{pluralize(self.samples, 'sample')} in {show_path(self.paths.container)}"
         yield f"tables: {show_path(self.paths.arrow)}, {show_path(self.paths.frames)}"
         yield ""
         if summary.is_several:
@@ -174,7 +181,7 @@ class Outcome:
             several = len(modelled) < len(summary.sequences)
             of = f" in {len(modelled)} of {len(summary.sequences)} sequences" if several else ""
             skipped = f" and skipped {samples - done}: do not train on these as background" if samples > done else ""
-            yield f"the model processed {done} of {counted(samples, 'sample')}{of}{skipped}"
+            yield f"the model processed {done} of {pluralize(samples, 'sample')}{of}{skipped}"
         if max(by_sensor.values(), default=0) > 1:  # else no members can repeat
             members, size = count_repeats(self.paths)
             if members:
@@ -246,7 +253,7 @@ def convert(
     if absent := [path for path in (*recordings, *(sequences or {}).values()) if not os.path.lexists(str(path))]:
         refuse_buckets("convert", absent, "the command edgefirst-ros convert fetches it first", does="read from")
     named = {name: Path(file) for name, file in (sequences or {}).items()}
-    inputs = recordings_of([Path(recording) for recording in recordings], join=join, sequences=named)
+    inputs = list_recordings([Path(recording) for recording in recordings], join=join, sequences=named)
     notes: list[str] = []
     if settings is None:
         settings = load(config, note=notes.append, **options)
@@ -262,7 +269,7 @@ def convert(
     if rule is not None and not one_of_many:
         rule.check([sequence for planned in plan for sequence in planned.sequences])
     if name is None:
-        name = safe_name(inputs[0].name if len(inputs) == 1 else Path(os.path.abspath(out)).name)
+        name = make_safe(inputs[0].name if len(inputs) == 1 else Path(os.path.abspath(out)).name)
     else:
         check_name(name)
     if resume and overwrite:
@@ -270,10 +277,10 @@ def convert(
     check_folder(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     if resume and places.finished:
-        return _finished(places, plan, settings, notes)
+        return _read_outcome(places, plan, settings, notes)
     if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
-    run = _Run(places, settings, references, plan, notes, overwrite, progress or quiet, one_of_many)
+    run = _Run(places, settings, references, plan, notes, overwrite, progress or ignore_progress, one_of_many)
     with run.stack:
         for recording in plan:
             run.recording(recording)
@@ -356,9 +363,9 @@ class _Run:
                 raise
             self._misused = self._misused or (error if isinstance(error, UsageError) else None)
             self._notes.append(str(error))
-            self._facts.left_out.append(planned.left_out(error))
+            self._facts.left_out.append(planned.describe_dropped(error))
             return
-        options = {topic: option_of(use, rigged=self._settings.rig is not None) for topic, use in unused.items()}
+        options = {topic: describe_option(use, rigged=self._settings.rig is not None) for topic, use in unused.items()}
         self._hints += [f"{given.label}: {topic} is not used; to use it: {use}" for topic, use in options.items()]
         for conclusions in found.values():
             if conclusions.unknown_labels and self._alone and not self._one_of_many:
@@ -369,7 +376,7 @@ class _Run:
             self._notes += [f"{file.path.name}: {damage}" for damage in file.damage]
             self._loss = self._loss or any(damage.loss for damage in file.damage)
         for sequence, conclusions in found.items():
-            self._note(conclusions, given.label if len(found) == 1 else sequence)
+            self._report_first_pass(conclusions, given.label if len(found) == 1 else sequence)
         for sequence, conclusions in found.items():
             if self._refused is None:
                 with self._step("converting"):
@@ -380,7 +387,7 @@ class _Run:
         self._sources += len(given.files)
         self._duration += max(conclusions.duration for conclusions in found.values()) / SECOND
 
-    def _note(self, found: FirstPass, label: str) -> None:
+    def _report_first_pass(self, found: FirstPass, label: str) -> None:
         self._notes += [f"{label}: {note}" for note in found.roles.notes]
         self._notes += [f"{label}: {topic}: {what}" for topic, what in found.base.replaced.items()]
         self._notes += [f"{label}: {found.unknown_labels}"] if found.unknown_labels else []
@@ -392,18 +399,18 @@ class _Run:
         if self._writer is None:
             writer = open_writer(
                 self._settings, found.roles, self._paths.out, self._paths.name, describe=self._facts.describe,
-                overwrite=self._overwrite, unfinished=None if self._overwrite else self._unfinished(),
+                overwrite=self._overwrite, unfinished=None if self._overwrite else self._open_unfinished(),
             )  # fmt: skip
             self._writer = self.stack.enter_context(writer)
         return self._writer
 
-    def _unfinished(self) -> UnfinishedDataset | None:
+    def _open_unfinished(self) -> UnfinishedDataset | None:
         """Return the unfinished dataset of an interrupted run; raises DatasetError if it was of another conversion."""
         if not self._paths.unfinished:
             return None
-        found = take_over(self._paths, self._plan, self._facts.describe())
+        found = resume_unfinished(self._paths, self._plan, self._facts.describe())
         self._earlier = found.journals.description
-        done = counted(found.journals.points[-1].samples, "sample")
+        done = pluralize(found.journals.points[-1].samples, "sample")
         self._notes += [f"continues after {done} of an interrupted conversion"]
         return found
 
@@ -445,7 +452,7 @@ class _Run:
             if self._refused is None:
                 groups = _count_groups(self._paths, self._settings, self._notes)
             else:
-                self._leave(writer, self._refused)
+                self._leave_unfinished(writer, self._refused)
         refused, seconds = self._refused, sum(self._steps.values())
         cores = (time.process_time() - self._began) / seconds if seconds else 0.0
         loss = self._loss or bool(facts.left_out) or refused is not None or bool(facts.counts.lost)
@@ -454,7 +461,7 @@ class _Run:
             self._notes, loss, self._skews, self._duration, self._steps, cores, groups, refused,
         )  # fmt: skip
 
-    def _leave(self, writer: DatasetWriter, refused: StorageError) -> None:
+    def _leave_unfinished(self, writer: DatasetWriter, refused: StorageError) -> None:
         """Leave the dataset so that the next run can continue it; raises `refused` if that is not possible."""
         with suppress(StorageError):
             writer.flush()
@@ -463,7 +470,7 @@ class _Run:
             cause = cause.__cause__
         if not writer.committed or (cause is not None and cause.errno in _GONE):
             raise refused
-        committed = counted(writer.committed, "sample")
+        committed = pluralize(writer.committed, "sample")
         self._notes.append(
             f"unfinished, {committed} committed: {refused}; then run the same command again: it continues from there"
         )
@@ -473,7 +480,7 @@ class _Run:
         roles = {role for of in self._facts.describe()[SEQUENCES].values() for role in of["topics"]}
         for sensor in self._settings.require:
             found = [count for count in self._facts.counts.topics.values() if lacks(sensor) in count.dropped]
-            frames = counted(sum(count.seen for count in found), "frame")
+            frames = pluralize(sum(count.seen for count in found), "frame")
             without = f"{sum(count.dropped[lacks(sensor)] for count in found)} of {frames} without {sensor}"
             if found and sensor in self._closest:
                 tolerance, closest = self._settings.stream(sensor)[0] / SECOND, self._closest[sensor] / SECOND
@@ -488,13 +495,13 @@ class _Run:
         for topic, count in self._facts.counts.topics.items():
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:
-                lines.append(f"{topic}: {counted(count.seen, 'message')}; {reasons}")
+                lines.append(f"{topic}: {pluralize(count.seen, 'message')}; {reasons}")
         return "\n".join([*lines, *self._hints])
 
 
-def _finished(paths: DatasetPaths, plan: Sequence[Planned], settings: Settings, notes: list[str]) -> Outcome:
+def _read_outcome(paths: DatasetPaths, plan: Sequence[Planned], settings: Settings, notes: list[str]) -> Outcome:
     """Return the outcome of a conversion that is finished already; raises DatasetError if it was another one."""
-    samples, counts, time_bases, left_out = finished(paths, plan, settings)
+    samples, counts, time_bases, left_out = read_finished(paths, plan, settings)
     notes = [*notes, *(f"{of['file']}: not converted: {of['why']}" for of in left_out)]
     notes.append("the dataset was already complete, and stays as it is")
     groups = _count_groups(paths, settings, notes)

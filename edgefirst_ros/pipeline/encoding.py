@@ -14,49 +14,49 @@ from typing import Any
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import MASK_REASONS
-from edgefirst_ros.dataset.names import host_of
+from edgefirst_ros.dataset.names import find_host
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-from edgefirst_ros.dataset.tables.write import outline_of_png
+from edgefirst_ros.dataset.tables.write import outline_png
 from edgefirst_ros.dataset.writer import NewSample
-from edgefirst_ros.limits import workers
+from edgefirst_ros.limits import count_workers
 from edgefirst_ros.pipeline.facts import SOFTWARE, SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, Part, SensorMessage
 from edgefirst_ros.sensors.companions import encode
-from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
+from edgefirst_ros.sensors.detections import Context, make_box_rows, make_model_rows, map_labels
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
 from edgefirst_ros.sensors.jpeg import Buffer
-from edgefirst_ros.sensors.navigation import GeoPosition, Quaternion, yaw_pitch_roll
-from edgefirst_ros.sensors.picture import Picture, degradation_of
+from edgefirst_ros.sensors.navigation import GeoPosition, Quaternion, find_angles
+from edgefirst_ros.sensors.picture import Picture, judge_picture
 from edgefirst_ros.sources.topics import CAMERA
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
 """Annotation rows, and for each topic how many results were dropped, by reason."""
 
 
-def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
+def make_result_rows(frame: Frame, context: Context, settings: Settings) -> Rows:
     """Return all rows of a frame: 2D boxes with their masks, semantic masks, 3D boxes."""
     rows: list[dict[str, object]] = []
     dropped: Counter[tuple[str, str]] = Counter()
     if frame.result is not None:
         mask = frame.result.mask
-        rows, reasons = rows_of_model(frame.result.content, context, mask.content if mask is not None else None)
+        rows, reasons = make_model_rows(frame.result.content, context, mask.content if mask is not None else None)
         for reason, number in reasons.items():
             source = mask if mask is not None and reason in MASK_REASONS else frame.result
             dropped[source.topic, reason] += number
     for row in rows:
-        outline_into(row, settings)
+        add_outline(row, settings)
     if frame.boxes3d is not None:
-        more, reasons = rows_of_boxes3d(frame.boxes3d.content, context, frame.motion, frame.world)
+        more, reasons = make_box_rows(frame.boxes3d.content, context, frame.motion, frame.world)
         rows += more
         for reason, number in reasons.items():
             dropped[frame.boxes3d.topic, reason] += number
     return rows, dropped
 
 
-def outline_into(row: dict[str, object], settings: Settings) -> None:
+def add_outline(row: dict[str, object], settings: Settings) -> None:
     """Add the outline of the instance mask to a row as `polygon`; drop the mask if only the outline is needed."""
     mask = row.get("mask")
-    if settings.polygons and isinstance(mask, bytes) and "box2d" in row and (rings := outline_of_png(mask)):
+    if settings.polygons and isinstance(mask, bytes) and "box2d" in row and (rings := outline_png(mask)):
         row["polygon"] = rings
     if not settings.masks:
         row.pop("mask", None)
@@ -91,7 +91,7 @@ class SampleEncoder:
         self._without_masks = settings.model_copy(update={"masks": False, "polygons": False})
         self._facts = facts
         self._kept = kept
-        threads = workers(settings.jobs)
+        threads = count_workers(settings.jobs)
         self._pool = ThreadPoolExecutor(threads, "encode")
         self._slots = threading.BoundedSemaphore(2 * threads)
 
@@ -140,14 +140,14 @@ class SampleEncoder:
         classes = facts.calibration.labels or ()
         semantic = settings.masks and settings.schema_version != "2025.10"  # its masks are outlines of one object
         context = Context(
-            facts.name, frame.number, size, mapped_labels(classes, settings.label_map) or (), classes,
+            facts.name, frame.number, size, map_labels(classes, settings.label_map) or (), classes,
             settings.min_score, settings.label_map, settings.masks or settings.polygons, semantic, facts.place_of,
         )  # fmt: skip
-        return self._submit(functools.partial(rows_of_results, frame, context, settings))
+        return self._submit(functools.partial(make_result_rows, frame, context, settings))
 
     def _image(self, picture: Picture) -> tuple[Buffer, str | None]:
         data = picture.encode()
-        return data, degradation_of(bytes(data)) if self._settings.degradation else None
+        return data, judge_picture(bytes(data)) if self._settings.degradation else None
 
     def _submit(self, function: Callable[[], Any]) -> Future[Any]:
         self._slots.acquire()
@@ -164,7 +164,7 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Ne
     row: dict[str, object] = {"segment": frame.segment, "keyframe": parts.keyframe}
     common: dict[str, object] = {}
     if picture is not None:
-        _note_size(CAMERA, picture, facts)
+        _record_size(CAMERA, picture, facts)
         if parts.image is not None:
             data, degradation = parts.image()
             at, where = (frame.number, frame.stamp), (frame.position, frame.orientation)
@@ -175,12 +175,12 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Ne
     if frame.result is not None:
         row[MODEL_TIMESTAMP] = frame.result.stamp
     if frame.own is not None and frame.own[1].encoded is not None and parts.part.has(frame.own[0]):
-        members.append((streams.of_key(frame.own[0]).kind, frame.own[1].encoded.result()))
+        members.append((streams.find_by_key(frame.own[0]).kind, frame.own[1].encoded.result()))
     for sensor, (stamp, message) in frame.companions.items():
-        known = streams.of_key(sensor)
+        known = streams.find_by_key(sensor)
         kind = known.kind
         if isinstance(message.picture, Picture):
-            _note_size(sensor, message.picture, facts)
+            _record_size(sensor, message.picture, facts)
             row[known.size_column] = list(message.picture.size)
             kind = next(kind for kind in known.kinds if kind.endswith(message.picture.kind.removeprefix(CAMERA)))
         if message.encoded is not None and parts.part.has(sensor):
@@ -204,10 +204,10 @@ def _add_navigation(frame: Frame, row: dict[str, object], common: dict[str, obje
         row["pose_position"], row["pose_orientation"] = map(list, frame.pose)
     if frame.orientation is not None:
         row["orientation"] = list(frame.orientation)
-        common["pose"] = list(yaw_pitch_roll(frame.orientation))
+        common["pose"] = list(find_angles(frame.orientation))
 
 
-def _note_size(camera: str, picture: Picture, facts: SequenceFacts) -> None:
+def _record_size(camera: str, picture: Picture, facts: SequenceFacts) -> None:
     """Note the size of a camera's picture, before and after scaling: which CameraInfo is its own, and its scale."""
     pictures = facts.calibration.cameras.get(camera)
     if pictures is not None and pictures.size is None:
@@ -228,10 +228,10 @@ def _with_exif(
     """Return the picture of a camera with its EXIF; `at`: number of its message, and stamp in ns."""
     (place, turn), heading = where, None
     if settings.heading_from_imu and turn is not None:
-        heading = (90 - yaw_pitch_roll(turn)[0]) % 360  # from counter-clockwise of east
+        heading = (90 - find_angles(turn)[0]) % 360  # from counter-clockwise of east
     latitude, longitude, altitude, error = place or (None, None, None, None)
     info = ExifInfo(
-        facts.name, *at, host_of(facts.name), f"{SOFTWARE} {__version__}", latitude, longitude, altitude, error,
+        facts.name, *at, find_host(facts.name), f"{SOFTWARE} {__version__}", latitude, longitude, altitude, error,
         heading, facts.calibration.focal_35mm(camera),
     )  # fmt: skip
     exif = encode_exif(info)

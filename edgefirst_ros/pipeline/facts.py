@@ -12,12 +12,12 @@ from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.label_names import categories_of, unite_models
-from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frames_of, judge
-from edgefirst_ros.sensors.detections import mapped_labels
-from edgefirst_ros.sensors.picture import Size, scaled_info
+from edgefirst_ros.dataset.label_names import make_categories, unite_models
+from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, find_frames, judge
+from edgefirst_ros.sensors.detections import map_labels
+from edgefirst_ros.sensors.picture import Size, scale_info
 from edgefirst_ros.sensors.picture_hook import load_hook
-from edgefirst_ros.sensors.pictures import ffmpeg_version
+from edgefirst_ros.sensors.pictures import find_ffmpeg_version
 from edgefirst_ros.sensors.transforms import BoxFrames, SensorPlace
 from edgefirst_ros.sources.topics import CAMERA, Infos, Roles
 from edgefirst_ros.sync.clock import TimeBase
@@ -81,17 +81,17 @@ class SequenceFacts:
     def topics(self) -> dict[str, str]:
         """Topics that `recover` has to know: the reference, those of companions by column, and those of the model."""
         roles = self.roles
-        columns = {streams.of_key(sensor).column: topic for sensor, topic in roles.companions.items()}
+        columns = {streams.find_by_key(sensor).column: topic for sensor, topic in roles.companions.items()}
         parts, results = (schema.MODEL, *schema.WITHOUT_STAMPS), (roles.model, roles.masks, roles.boxes3d)
         columns |= {part: t for part, t in zip(parts, results, strict=True) if t not in (None, roles.reference)}
         return {schema.REFERENCE: roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         cameras = (CAMERA, *sorted(self.roles.cameras.keys() - {CAMERA}))
         infos = {key: self.calibration.info_of(key) for key in cameras}
         for key, sizes in self.scalings.items():
             if (info := infos.get(key)) is not None:
-                infos[key] = scaled_info(info, *sizes)
+                infos[key] = scale_info(info, *sizes)
         camera_info, transforms = infos.pop(CAMERA), self.calibration.static_transforms
         source = {key: value for key, value in self.pose.items() if key != "frame"}
         seen = self.counts.topics  # a capture waits for sensors that never send
@@ -103,7 +103,7 @@ class SequenceFacts:
             "camera_info": camera_info,
             **({schema.CAMERA_INFOS: infos} if infos else {}),
             "static_transforms": transforms,
-            "calibration": judge(camera_info, transforms, frames_of(sensors, frames)),
+            "calibration": judge(camera_info, transforms, find_frames(sensors, frames)),
             **({"sensor_frames": frames} if frames else {}),
             "time_base": self.time_base,
             "topics": self.topics,
@@ -114,7 +114,7 @@ class SequenceFacts:
         }
 
 
-def making(settings: Settings) -> dict[str, Any]:
+def describe_making(settings: Settings) -> dict[str, Any]:
     """Return the metadata of how a dataset was made: the same settings and recordings make the same bytes."""
     configuration = settings.model_dump(mode="json")
     for name in SILENT:
@@ -157,7 +157,7 @@ class DatasetFacts:
             known = self._unite(known, labels)
 
     def _unite(self, known: list[str] | None, labels: Sequence[str] | None) -> list[str] | None:
-        return known if labels is None else unite_models(known, mapped_labels(labels, self._settings.label_map))
+        return known if labels is None else unite_models(known, map_labels(labels, self._settings.label_map))
 
     def end(self) -> None:
         facts = self._current
@@ -178,7 +178,7 @@ class DatasetFacts:
     @property
     def categories(self) -> dict[str, dict[str, int]] | None:
         """Category metadata of the labels; None if no model gave any."""
-        return None if (labels := self.labels) is None else categories_of(labels)
+        return None if (labels := self.labels) is None else make_categories(labels)
 
     @property
     def box3d_frame(self) -> str | None:
@@ -197,7 +197,7 @@ class DatasetFacts:
         """Differences of calibration between the sequences, in words."""
         frames = ", ".join(sorted(self._box_frames))
         several = [f"boxes in space have several origins: {frames}"] if len(self._box_frames) > 1 else []
-        return schema.combined(self._sequences)[1] + several
+        return schema.combine_sequences(self._sequences)[1] + several
 
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of NAME.frames.arrow."""
@@ -207,15 +207,15 @@ class DatasetFacts:
             counts.add(Counts.of(known["counts"]))
         bases = {name: known["time_base"] for name, known in sequences.items()}
         first: Mapping[str, Any] = next(iter(bases.values()), {})
-        made = making(self._settings)
+        made = describe_making(self._settings)
         if self._decodes or (self._current is not None and self._current.video):
-            made["software"]["ffmpeg"] = ffmpeg_version()
+            made["software"]["ffmpeg"] = find_ffmpeg_version()
         return {
             "sources": sources,
             **made,
             **({"namespace": self._namespace} if self._namespace else {}),
             "time_base": first if len(bases) == 1 else {**first, "sequences": bases},
-            **schema.combined(sequences)[0],
+            **schema.combine_sequences(sequences)[0],
             "counts": counts.plain(),
             "sequences": sequences,
             **schema.unite_topics(sequences),
@@ -233,4 +233,4 @@ class DatasetFacts:
         if current is None:
             return self._sources, self._sequences
         sources = [*self._sources[: current.first_source], *current.sources] if current.sources else self._sources
-        return sources, {**self._sequences, current.name: current.described()}
+        return sources, {**self._sequences, current.name: current.describe()}

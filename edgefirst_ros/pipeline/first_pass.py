@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts, encoded_as
+from edgefirst_ros.config import Settings, to_ns
+from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts, name_encoding
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, known_name, transforms_of
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, find_known_name, list_transforms, read_header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts, open_calibration
-from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, frame_id_of
+from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, read_frame_id
 from edgefirst_ros.sensors.cloud import SPEEDS
-from edgefirst_ros.sensors.detections import unknown_labels
+from edgefirst_ros.sensors.detections import find_unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_parser
 from edgefirst_ros.sensors.transforms import find_chain
@@ -34,7 +34,7 @@ from edgefirst_ros.sources.inputs import open_files
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
-from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics, radars_by_name
+from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics, find_radars
 from edgefirst_ros.streams import (
     CAMERA_INFO,
     CAMERA_TYPES,
@@ -90,7 +90,7 @@ class CameraFacts:
         if not unit.keyframe:
             self._pictures.skip(unit)
             return
-        found = self._pictures.take(unit, last=True)
+        found = self._pictures.pop(unit, last=True)
         if isinstance(found, Picture):
             self.size = found.size
             self._pictures.close()
@@ -111,7 +111,7 @@ RANGES = "mono16"
 """Encoding of the images that lidars make of their scans: an Ouster makes four."""
 RADAR = {"rcs", "vx", *SPEEDS} - {"velocity", "v"}
 """Fields of clouds that only radars have, in small letters."""
-ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
+ALIGNED = frozenset(topic.name for topic in streams.list_topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""
 TOLD_EVERY = 32
 """Messages between two reports of progress."""
@@ -133,19 +133,19 @@ class _StampSequence:
             self.unreadable.add(len(self.log))
         self.numbers.append(message.sequence)
         self.files.append(message.file)
-        self.header.append(header_stamp(message) or 0)
+        self.header.append(read_header_stamp(message) or 0)
         self.publish.append(message.publish_time)
         self.log.append(message.log_time)
 
-    def recorded_order(self) -> list[int]:
+    def sort_recorded(self) -> list[int]:
         """Positions of the messages in recorded order."""
         numbers, files = (np.frombuffer(of, np.uint32).astype(np.int64) for of in (self.numbers, self.files))
         order: list[int] = order_topic(numbers, np.frombuffer(self.log, np.int64), files).order.tolist()
         return order
 
-    def numbered(self) -> bool:
+    def is_numbered(self) -> bool:
         """True if the sequence numbers of a file usually step by 1."""
-        order = self.recorded_order()
+        order = self.sort_recorded()
         numbers, files = (np.frombuffer(of, np.uint32)[order].astype(np.int64) for of in (self.numbers, self.files))
         steps = np.diff(numbers)[np.diff(files) == 0]
         return len(steps) > 0 and median_low(steps.tolist()) == 1
@@ -153,7 +153,7 @@ class _StampSequence:
     def stamps(self, base: str) -> Iterator[tuple[int, int]]:
         """Number and stamp in ns of each readable message, in recorded order."""
         values: array[int] = getattr(self, base)
-        return ((number, values[n]) for number, n in enumerate(self.recorded_order()) if n not in self.unreadable)
+        return ((number, values[n]) for number, n in enumerate(self.sort_recorded()) if n not in self.unreadable)
 
 
 @dataclass(slots=True)
@@ -203,7 +203,7 @@ class FirstPass:
         for channel in self.recording.channels.values():
             counts.see(channel.topic, channel.seen)
             if not channel.readable:
-                counts.drop(channel.topic, encoded_as(channel.encoding), channel.seen)
+                counts.drop(channel.topic, name_encoding(channel.encoding), channel.seen)
             elif channel.topic in in_use and channel.schema != self.topics[channel.topic]:
                 counts.drop(channel.topic, OTHER_TYPE, channel.seen)
         for topic in self.roles.statics:
@@ -245,7 +245,7 @@ class Walked:
         self._shared = True  # the sequence numbers of a file rise from message to message, across topics
         self._number = 0, -1  # file and sequence number of the last message
 
-    def take(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         topic, number = message.topic, (message.file, message.sequence)
         self._shared, self._number = self._shared and number > self._number, number
         if self._types.setdefault(topic, message.schema) != message.schema:
@@ -261,19 +261,19 @@ class Walked:
             content = decode(message)
             if moving:
                 with suppress(MessageError):  # more than any vehicle has
-                    self.transforms.take(message.schema, content, message.log_time)
+                    self.transforms.add(message.schema, content, message.log_time)
             if ignored:
                 return
             times = self.times[topic]
             if not times.publish.distances:
-                self._note_kind(topic, message.schema, content)
+                self._classify_topic(topic, message.schema, content)
             times.add(message)
             if topic in self.calibrations:
-                self.calibrations[topic].take(message.schema, content, message.log_time, topic)
+                self.calibrations[topic].add(message.schema, content, message.log_time, topic)
                 self._static = self._static or bool(self.calibrations[topic].static_transforms)
-            if self._frames is not None and known_name(topic, message.schema) == "tf":
-                self._take_transforms(message.schema, content)
-            if topic not in self.frame_ids and (frame_id := frame_id_of(content)):
+            if self._frames is not None and find_known_name(topic, message.schema) == "tf":
+                self._add_transforms(message.schema, content)
+            if topic not in self.frame_ids and (frame_id := read_frame_id(content)):
                 self.frame_ids[topic] = frame_id
         except MessageError:
             if ignored:
@@ -283,19 +283,19 @@ class Walked:
         if topic in self.sequences:
             self.sequences[topic].add(message, usable)
 
-    def _note_kind(self, topic: str, schema: str, content: Any) -> None:
+    def _classify_topic(self, topic: str, schema: str, content: Any) -> None:
         """Note by its first message whether a topic has clouds of a radar, or pictures that are not a camera's."""
         if schema == CLOUD:
             names = {field.name.lower() for field in content.fields}
-            if RADAR & names or radars_by_name([topic]):
+            if RADAR & names or find_radars([topic]):
                 self.radars[topic] = len(RADAR & names)
         elif schema in (COMPRESSED_IMAGE, IMAGE):
             form = content.encoding if schema == IMAGE else content.format
-            ranges = form == RANGES and schema == IMAGE and known_name(topic, IMAGE) is None
+            ranges = form == RANGES and schema == IMAGE and find_known_name(topic, IMAGE) is None
             self.depths |= {topic} if ranges or is_of_another(topic, form) else set()
 
-    def _take_transforms(self, schema: str, content: Any) -> None:
-        for one in transforms_of(schema, content):
+    def _add_transforms(self, schema: str, content: Any) -> None:
+        for one in list_transforms(schema, content):
             if len(self.parents) < MOST_TRANSFORMS:
                 parent = self.parents.setdefault(one.child_frame_id, one.frame_id)
                 self.reparented |= {one.child_frame_id} if parent != one.frame_id else set()
@@ -303,7 +303,7 @@ class Walked:
     def _open(self, message: Message) -> bool:
         """Start to collect a topic; False if it can have no role."""
         topic, schema = message.topic, message.schema
-        name = known_name(topic, schema)
+        name = find_known_name(topic, schema)
         asked = topic.endswith(self._asked) if self._asked else False
         if name in STATICS or schema in STATIC_TYPES:
             self.calibrations[topic] = Calibration()
@@ -377,12 +377,12 @@ class Walked:
             pictures = calibration.cameras[camera]
             pictures.size = _find_size(recording, pictures.topic, self.topics[pictures.topic], settings)
         labels = calibration.labels
-        unknown = unknown_labels(labels, settings.label_map) if labels is not None else ""
+        unknown = find_unknown_labels(labels, settings.label_map) if labels is not None else ""
         own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
-        largest = max((nanoseconds(settings.tolerance), *own))  # of companions, boxes and masks
+        largest = max((to_ns(settings.tolerance), *own))  # of companions, boxes and masks
         counting = {roles.reference: sequence, **cameras} if len(self.topics) == 1 or not self._shared else {}
-        numbered = frozenset(topic for topic, of in counting.items() if of.numbered())
-        overlapping, preceded = segments.overlapping(largest), segments.preceded(nanoseconds(settings.max_gap))
+        numbered = frozenset(topic for topic, of in counting.items() if of.is_numbered())
+        overlapping, preceded = segments.overlapping(largest), segments.find_preceded(to_ns(settings.max_gap))
         span, duration = (self.first or 0, self.last), sum(last - first for first, last in segments.spans)
         return FirstPass(
             recording, self.topics, roles, base, calibration, overlapping, preceded, len(segments.spans), numbered,
@@ -430,7 +430,7 @@ def walk(
     recording: Recording = TiledRecording(open_files(path, settings.limits, hashed=hashed, more=more))
     found = Walked(recording, settings)
     for number, message in enumerate(recording.walk()):
-        found.take(message)
+        found.add(message)
         if observe:
             observe(message)
         if progress and not number % TOLD_EVERY:

@@ -133,7 +133,7 @@ MOST_AHEAD = 10_000
 class Usage:
     """Follows the messages of companions and of the model until their outcome is known.
 
-    Owns: `note` belongs to the thread that pushes messages, `observe` to the one that writes; each attribute is
+    Owns: `add` belongs to the thread that pushes messages, `observe` to the one that writes; each attribute is
     changed by one of them. `settle` and `count_unused` come once both are through.
     """
 
@@ -150,7 +150,7 @@ class Usage:
         self._passed: Counter[str] = Counter()
         """By topic, the messages that only samples that are written could use."""
 
-    def note(self, message: SensorMessage, segment: int = 0) -> None:
+    def add(self, message: SensorMessage, segment: int = 0) -> None:
         """Count a message that came during a segment, also one that is late."""
         self._late[message.topic] += message.late
         heapq.heappush(self._ahead[message.topic], (segment, message.stamp))

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from edgefirst_ros.config import Settings, nanoseconds
+from edgefirst_ros.config import Settings, to_ns
 from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, NO_MODEL, PAUSED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import Cubes, Message, decode, header_stamp
+from edgefirst_ros.messages import Cubes, Message, decode, read_header_stamp
 from edgefirst_ros.pipeline.cameras import CameraMessage, MessageOrder, OtherCamera, Passed
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage, Usage
 from edgefirst_ros.pipeline.tracks import Navigation, Poses
-from edgefirst_ros.sensors.calibration import frame_id_of
-from edgefirst_ros.sensors.companions import storable
+from edgefirst_ros.sensors.calibration import read_frame_id
+from edgefirst_ros.sensors.companions import check_storable
 from edgefirst_ros.sensors.detections import is_idle
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
@@ -102,7 +102,7 @@ class ModelResults:
         result = self._results.get(join)
         return result is None or result.complete
 
-    def take(self, join: Joint) -> SensorMessage | None:
+    def pop(self, join: Joint) -> SensorMessage | None:
         """Remove and return the model result of a frame that is handed on; None without one."""
         self._taken[join] = None
         if len(self._taken) > REMEMBERED:
@@ -156,11 +156,11 @@ class FrameBuilder:
         self._facts = facts
         self._usage = usage
         self._hand_on = hand_on
-        self._farthest = nanoseconds(settings.lookahead)
+        self._farthest = to_ns(settings.lookahead)
         """ns from a frame up to which its nearest message counts as outside the tolerance."""
         self._lookahead = self._farthest + facts.base.spread
         self._sensors: dict[str, list[str]] = {}  # topic -> the companion sensors it serves
-        roles, tolerance, streams = facts.roles, nanoseconds(settings.tolerance), {}
+        roles, tolerance, streams = facts.roles, to_ns(settings.tolerance), {}
         for sensor, topic in roles.companions.items():
             if topic != roles.reference:
                 in_time = topic in facts.base.judged
@@ -171,7 +171,7 @@ class FrameBuilder:
         self._aligner: Aligner[_Anchor, SensorMessage] = Aligner(streams, self._lookahead)
         self.closest = self._aligner.closest
         self._results = ModelResults(tolerance, self._lookahead)
-        max_gap = nanoseconds(settings.max_gap)
+        max_gap = to_ns(settings.max_gap)
         self._navigation = Navigation(max_gap)
         self._poses = Poses(max_gap, roles.pose_frames, lambda: facts.calibration.static_transforms)
         self._own = roles.sensor or CAMERA.key
@@ -228,13 +228,13 @@ class FrameBuilder:
         unit.wanted = not self.paused and (self._cut is None or self._cut.holds(stamp))
         self._wanted += unit.wanted
         self._hand_on(unit)
-        self._note_frame_id(CAMERA.key, message)
+        self._record_frame_id(CAMERA.key, message)
         segment = self._segments.add(stamp)
         own = None
         if roles.sensor is not None:
             try:
-                storable(roles.sensor, content, self._settings.limits)
-                self._facts.calibration.note_frame(roles.sensor, content)
+                check_storable(roles.sensor, content, self._settings.limits)
+                self._facts.calibration.record_frame(roles.sensor, content)
                 own = SensorMessage(message.topic, content, stamp)
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
@@ -244,10 +244,10 @@ class FrameBuilder:
         if message.topic in (roles.gps, roles.imu, roles.pose, roles.model):
             self._push_other(message, content, raw, now)
 
-    def _note_frame_id(self, camera: str, message: Message) -> None:
+    def _record_frame_id(self, camera: str, message: Message) -> None:
         pictures = self._facts.calibration.cameras.get(camera)
         if pictures is not None and pictures.frame_id is None:
-            pictures.frame_id = frame_id_of(decode(message)) or ""
+            pictures.frame_id = read_frame_id(decode(message)) or ""
 
     @property
     def _epoch(self) -> int:
@@ -265,8 +265,8 @@ class FrameBuilder:
         if fault is not None:
             self._facts.counts.drop(topic, fault.reason, why=fault)
             return
-        self._note_frame_id(key, message)
-        self._usage.note(found, self._segments.current)
+        self._record_frame_id(key, message)
+        self._usage.add(found, self._segments.current)
         self._aligner.add(key, stamp, now, found, epoch)
         self._arrived[key].append((now, unit.number))
 
@@ -275,17 +275,17 @@ class FrameBuilder:
         facts, roles, topic = self._facts, self._facts.roles, message.topic
         epoch = self._epoch
         for sensor in self._sensors.get(topic, ()):
-            storable(sensor, content, self._settings.limits)
-            facts.calibration.note_frame(sensor, content)
+            check_storable(sensor, content, self._settings.limits)
+            facts.calibration.record_frame(sensor, content)
             late = self._aligner.late(sensor, stamp, epoch)
             found = SensorMessage(topic, content, stamp + self._aligner.streams[sensor].offset, late=late)
-            self._usage.note(found, self._segments.current)
+            self._usage.add(found, self._segments.current)
             self._aligner.add(sensor, stamp, now, found, epoch)
         offsets = self._offsets
         adding = self._navigation.add_fix, self._navigation.add_attitude
         for role, add, fault in zip(("gps", "imu"), adding, (NO_FIX, NO_ATTITUDE), strict=True):
             if topic == getattr(roles, role):
-                facts.calibration.note_frame(role, content)
+                facts.calibration.record_frame(role, content)
                 if not add(content, stamp + offsets[role], now, epoch):
                     facts.counts.drop(topic, fault)
         if topic == roles.pose:
@@ -296,16 +296,16 @@ class FrameBuilder:
             self._push_result(message, content, stamp, now)
         if topic == roles.masks:
             mask = SensorMessage(topic, content, stamp)
-            self._usage.note(mask, self._segments.current)
-            self._results.masks.add(MASK, _published(message), now, mask, epoch)
+            self._usage.add(mask, self._segments.current)
+            self._results.masks.add(MASK, _read_joint_stamp(message), now, mask, epoch)
         if topic == roles.boxes3d:
             if isinstance(content, Cubes):  # of the picture with the same stamp
                 stamp += offsets[self._own]
             boxes = SensorMessage(topic, content, stamp)
-            self._usage.note(boxes, self._segments.current)
+            self._usage.add(boxes, self._segments.current)
             self._aligner.add(BOXES3D, stamp, now, boxes, epoch)
         if topic in roles.statics:
-            facts.calibration.take(message.schema, content, message.log_time, topic)
+            facts.calibration.add(message.schema, content, message.log_time, topic)
             self._poses.renew()
 
     def _push_pose(self, message: Message, content: Any, stamp: int, now: int) -> None:
@@ -326,8 +326,8 @@ class FrameBuilder:
         # Unless a frame with that stamp is still to come, after the clock was set back.
         late = self._results.is_late(join) and topic != roles.reference
         result = SensorMessage(topic, content, stamp + self._offsets[self._own], late=late)
-        self._usage.note(result, self._segments.current)
-        mask_stamp = _published(message) if roles.masks is not None else None
+        self._usage.add(result, self._segments.current)
+        mask_stamp = _read_joint_stamp(message) if roles.masks is not None else None
         self._results.add(join, result, now, mask_stamp=mask_stamp, epoch=epoch)
 
     def _join_stamp(self, message: Message, stamp: int) -> int:
@@ -335,7 +335,7 @@ class FrameBuilder:
         base = self._facts.base
         if not base.by_header or (base.base == "header" and message.topic not in base.replaced):
             return stamp
-        return header_stamp(message) or 0
+        return read_header_stamp(message) or 0
 
     # ---- frames --------------------------------------------------------------------------
     def advance(self, now: int | None) -> None:
@@ -359,10 +359,10 @@ class FrameBuilder:
         """True if every frame inside the cut was handed on; False without a cut."""
         return self._cut is not None and not self._wanted and self._order.messages > self._cut.last
 
-    def leave(self) -> None:
+    def count_rest(self) -> None:
         """Count the messages of the reference topic that are not pushed any more, once `is_through`."""
         if self._cut is not None:
-            whole, broken = self._cut.left(self._order.messages)
+            whole, broken = self._cut.count_left(self._order.messages)
             self._facts.counts.drop(self._facts.roles.reference, CUT, whole)
             self._facts.counts.drop(self._facts.roles.reference, UNDECODABLE, broken)
 
@@ -372,7 +372,7 @@ class FrameBuilder:
             return False  # no horizon is earlier than the frame
         later = self._preceded.get(aligned.item.segment)  # a fix recorded in a later one may be needed
         if later is not None and aligned.stamp <= later:
-            wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or waiting frames would have no bound
+            wait = 2 * to_ns(self._settings.max_gap)  # no longer, or waiting frames would have no bound
             return aligned.arrived + wait + self._lookahead <= now
         located = (aligned.nearest.get(key) for key in (BOXES3D, *self._cameras))
         stamps = [aligned.stamp, *(near.stamp for near in located if near is not None)]
@@ -399,7 +399,7 @@ class FrameBuilder:
             frame.own = (roles.sensor, anchor.own)
         frame.position, frame.orientation = self._navigation.at(aligned.stamp, aligned.epoch)
         frame.pose = self._poses.at(aligned.stamp, anchor.segment)
-        frame.result = self._results.take(anchor.join)
+        frame.result = self._results.pop(anchor.join)
         boxes3d = aligned.nearest.get(BOXES3D)
         if boxes3d is not None and isinstance(boxes3d.item.content, Cubes):
             if boxes3d.stamp == aligned.stamp:
@@ -424,7 +424,7 @@ class FrameBuilder:
             for by, key in ((first, aligned.epoch), (of_segment, aligned.item.segment)):
                 by[key] = min(by.get(key, aligned.stamp), aligned.stamp)
         reach = self._lookahead + self._aligner.max_skew
-        came_before = oldest - reach - 2 * nanoseconds(self._settings.max_gap)
+        came_before = oldest - reach - 2 * to_ns(self._settings.max_gap)
         self._navigation.forget(first, reach, came_before)
         self._poses.forget(of_segment, self._segments.current, reach, came_before)
         for camera, arrived in self._arrived.items():
@@ -441,6 +441,6 @@ class FrameBuilder:
             self._facts.counts.drop(self._facts.roles.gps, NO_FIX, refused)
 
 
-def _published(message: Message) -> int:
+def _read_joint_stamp(message: Message) -> int:
     """Return the stamp that joins masks to boxes: that of a message without a header."""
     return message.publish_time or message.log_time

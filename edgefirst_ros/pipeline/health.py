@@ -14,10 +14,17 @@ from statistics import median
 from typing import Any
 
 from edgefirst_ros.counts import LOSS
-from edgefirst_ros.dataset.storage.space import free_bytes
-from edgefirst_ros.dataset.verdict import GAP_PERIODS, SILENT, THRESHOLDS, coverage_of, replaced_clocks, skew_of
-from edgefirst_ros.errors import StorageError, counted
-from edgefirst_ros.messages import known_name
+from edgefirst_ros.dataset.storage.space import count_free_bytes
+from edgefirst_ros.dataset.verdict import (
+    GAP_PERIODS,
+    SILENT,
+    THRESHOLDS,
+    check_replaced_clocks,
+    judge_coverage,
+    judge_skew,
+)
+from edgefirst_ros.errors import StorageError, pluralize
+from edgefirst_ros.messages import find_known_name
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.sources.topics import STATICS
@@ -93,7 +100,7 @@ class Health:
         The monotonic clock always decides if samples are missing: a simulated one may stop.
         """
         self._node = node
-        self._clock = clock or _monotonic
+        self._clock = clock or _read_monotonic
         self._shown = self._clock()
         self._rates: dict[str, _Rate] = {}
         self._hertz: dict[str, float] = {}
@@ -101,7 +108,7 @@ class Health:
         self._came = time.monotonic()
         self._began = self._came
 
-    def _note(self, facts: Mapping[str, Any]) -> None:
+    def _update(self, facts: Mapping[str, Any]) -> None:
         newest = facts.get("sequence"), facts.get("samples", 0)
         if newest != self._newest:
             now = time.monotonic()
@@ -113,7 +120,7 @@ class Health:
 
     def judge(self, session: CaptureSession, facts: Mapping[str, Any]) -> tuple[Condition, str]:
         """Return the condition of the capture, also in words; idle by order counts as recording."""
-        self._note(facts)
+        self._update(facts)
         if facts.get("bytes_needed"):
             needed = facts["bytes_needed"]
             return Condition.FAILED, f"the disk is full: recording begins again once {needed} bytes are free"
@@ -139,7 +146,7 @@ class Health:
         Unknown age and minutes become None.
         """
         now = time.monotonic()
-        room, size, since = _room(Path(session.live.out)), facts.get("bytes", 0), now - self._began
+        room, size, since = _describe_room(Path(session.live.out)), facts.get("bytes", 0), now - self._began
         left = None
         if isinstance(room, int) and size and since > 1:
             left = round(max(0, room - session.live.min_free_bytes) / (size / since) / 60, 1)
@@ -157,7 +164,7 @@ class Health:
         unused = sorted(facts.get("not_recorded", {}).items())
         others = [(f"{self._node}: {topic}", why) for topic, why in unused if topic not in facts["topics"]]
         topics += [Status(HealthLevel.WARN, name, why, {}) for name, why in others]
-        self._note(facts)
+        self._update(facts)
         return [self.dataset(facts, topics, session.live.out), *topics]
 
     def topic(self, state: TopicState, facts: Mapping[str, Any]) -> Status:
@@ -167,7 +174,7 @@ class Health:
         known = self._rates.setdefault(state.name, _Rate(state.received, now))
         rate = known.measure(state.received, now)
         if begun:
-            self._hertz[_sensor_of(state)] = round(rate, 2)
+            self._hertz[_find_sensor(state)] = round(rate, 2)
         counts = facts.get("counts", {}).get(state.delivered_as, {})
         dropped = counts.get("dropped", {})
         level, text = self._judge(state, rate, known, dropped, now)
@@ -187,7 +194,7 @@ class Health:
             return HealthLevel.ERROR, state.fault
         expected = known.expected
         faults = []
-        if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
+        if find_known_name(state.delivered_as, state.schema) not in STATICS and state.received:
             quiet = (now - state.last) / 1e9
             if quiet > max(SILENT, GAP_PERIODS[1] / expected if expected else 0.0):
                 faults.append(f"no message for {quiet:.1f} s")
@@ -196,9 +203,9 @@ class Health:
         if state.mixed:
             faults.append(state.mixed)
         if state.lost:
-            faults.append(f"{counted(state.lost, 'message')} lost on the way")
+            faults.append(f"{pluralize(state.lost, 'message')} lost on the way")
         if state.guessed:
-            faults.append(f"about {counted(state.guessed, 'message')} lost on the way, by gaps of their stamps")
+            faults.append(f"about {pluralize(state.guessed, 'message')} lost on the way, by gaps of their stamps")
         for reason, number in dropped.items():
             if reason in LOSS and THRESHOLDS["loss"].level(number / max(state.received, number, 1)):
                 faults.append(f"{reason}: {number}")
@@ -222,11 +229,11 @@ class Health:
             failure = facts.get("upload", {}).get("failure")
             faults = [f"upload: {failure}"] if failure else []
             faults += [f"something is wrong with {', '.join(troubled)}"] if troubled else []
-            checks = list(replaced_clocks(facts.get("time_base", {})))
+            checks = list(check_replaced_clocks(facts.get("time_base", {})))
             if facts.get("samples", 0) >= FEWEST:
                 for sensor, one in facts.get("companions", {}).items():
-                    checks.append(coverage_of(sensor, one["coverage"]))
-                    checks.append(skew_of(sensor, one["p95_skew_s"], one["tolerance_s"]))
+                    checks.append(judge_coverage(sensor, one["coverage"]))
+                    checks.append(judge_skew(sensor, one["p95_skew_s"], one["tolerance_s"]))
             faults += [f"{one.key} of {one.place}: {one.found}" for one in checks if one.level]
             if faults:
                 level, text = HealthLevel.WARN, "; ".join([text, *faults])
@@ -239,26 +246,26 @@ class Health:
             "age of the newest sample, s": "" if (age := self._age(facts)) is None else age,
             "age of the last flush, s": facts.get("flush_age_s", ""),
             "worst skew, ms": json.dumps({k: v / 1e6 for k, v in facts.get("worst_skew_ns", {}).items()}),
-            "disk left, bytes": _room(Path(out)),
+            "disk left, bytes": _describe_room(Path(out)),
             "clock": facts.get("time_base", {}).get("base", ""),
         }  # fmt: skip
         return Status(level, f"{self._node}: dataset", text, values)
 
 
-def _monotonic() -> float:
+def _read_monotonic() -> float:
     return time.monotonic()
 
 
-def _sensor_of(state: TopicState) -> str:
+def _find_sensor(state: TopicState) -> str:
     """Return the key of a topic's sensor; the topic's name without a sensor."""
-    name = known_name(state.delivered_as, state.schema)
+    name = find_known_name(state.delivered_as, state.schema)
     keys = (sensor.key for sensor in SENSORS for topic in sensor.topics if topic.name == name)
     return next(keys, state.delivered_as)
 
 
-def _room(out: Path) -> int | str:
+def _describe_room(out: Path) -> int | str:
     """Return the free bytes of the output folder; empty if it does not exist, or its disk does not report them."""
     try:
-        return free_bytes(out) if out.is_dir() else ""
+        return count_free_bytes(out) if out.is_dir() else ""
     except (OSError, StorageError):
         return ""

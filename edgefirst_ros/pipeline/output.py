@@ -44,7 +44,7 @@ def open_writer(
 
     Raises DatasetError if it cannot be written.
     """
-    used = {*settings.companions, *(sensor for sensor in streams.companions() if sensor.default)}
+    used = {*settings.companions, *(sensor for sensor in streams.list_companions() if sensor.default)}
     columns = (s.column for s in sorted(used, key=lambda sensor: sensor.order) if s.key != roles.sensor)
     return DatasetWriter(
         out, name, layout=settings.layout, schema=settings.schema_version, group_rule=GroupRule.of(settings),
@@ -92,7 +92,7 @@ class SequenceOutput:
             for key, topic in sorted(facts.roles.cameras.items())
             if topic != facts.roles.reference
         }
-        kept = writer.kept(facts.name)
+        kept = writer.count_kept(facts.name)
         self.samples = SampleBuilder(
             settings, facts, self._write, start_lag=start_lag, kept=kept, chosen=chosen, cameras=cameras
         )
@@ -131,7 +131,7 @@ class SequenceOutput:
             self.samples.abandon()
         if self.refused is None:  # only now is it known which messages a sample has
             self._usage.settle()
-            self.frames.leave()
+            self.frames.count_rest()
             self.frames.close()
         self._usage.count_unused(refused=self.refused is not None)
 
@@ -147,5 +147,5 @@ class SequenceOutput:
         self.bytes += sum(memoryview(buffer).nbytes for _, buffers in sample.members for buffer in buffers)
         for column, skew in sample.frame_row.items():
             if column.endswith("_skew") and isinstance(skew, int):
-                sensor = streams.of_column(column.removesuffix("_skew")).key
+                sensor = streams.find_by_column(column.removesuffix("_skew")).key
                 self.skews[sensor].add(skew)

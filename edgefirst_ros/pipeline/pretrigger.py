@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from edgefirst_ros.config import Settings, nanoseconds
+from edgefirst_ros.config import Settings, to_ns
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
@@ -61,8 +61,8 @@ class Recent:
         self._pretrigger = pretrigger
         self._most = most
         self._bytes = 0
-        self._lookback = nanoseconds(settings.lookahead) + max_skew(settings)
-        self._nav_lookback = nanoseconds(settings.lookahead) + nanoseconds(settings.max_gap)
+        self._lookback = to_ns(settings.lookahead) + find_max_skew(settings)
+        self._nav_lookback = to_ns(settings.lookahead) + to_ns(settings.max_gap)
         self._arrivals: deque[Arrival] = deque()
         self._fixes: deque[Arrival] = deque()  # positions and attitudes: needed for longer, and small
         self._entries: deque[int] = deque()
@@ -138,7 +138,7 @@ class Recent:
             arrival.entry, arrival.closed, self._depends = parsed.entry, parsed.closed, parsed.depends
 
 
-def max_skew(settings: Settings) -> int:
+def find_max_skew(settings: Settings) -> int:
     """Return the largest possible skew of a companion, ns."""
     streams = [settings.stream(sensor.key) for sensor in settings.companions]
-    return max((tolerance + abs(offset) for tolerance, offset, _ in streams), default=nanoseconds(settings.tolerance))
+    return max((tolerance + abs(offset) for tolerance, offset, _ in streams), default=to_ns(settings.tolerance))

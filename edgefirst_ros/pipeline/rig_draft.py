@@ -16,16 +16,16 @@ from typing import Any
 from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.rig import check_key
-from edgefirst_ros.counts import Progress, quiet
-from edgefirst_ros.errors import MessageError, RecordingError, UsageError, counted, listed, one_line
+from edgefirst_ros.counts import Progress, ignore_progress
+from edgefirst_ros.errors import MessageError, RecordingError, UsageError, escape_line, join_names, pluralize
 from edgefirst_ros.limits import DEFAULT_LIMITS
-from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, known_name
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, find_known_name
 from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sensors.navigation import attitude_of
+from edgefirst_ros.sensors.navigation import read_attitude
 from edgefirst_ros.sensors.transforms import BASE, climb
 from edgefirst_ros.sources.inputs import RecordingInput
-from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, guess_key, namespace_of, quote
+from edgefirst_ros.sources.topics import CAMERA_NAMES, USABLE, find_namespace, guess_key, quote
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, MASK
 
 BASES = (BASE, "base_footprint")
@@ -55,11 +55,13 @@ class _Found:
 
     @property
     def comment(self) -> str:
-        rate = f"{(self.messages - 1) / self.seconds:.1f} Hz" if self.seconds > 0 else counted(self.messages, "message")
+        rate = (
+            f"{(self.messages - 1) / self.seconds:.1f} Hz" if self.seconds > 0 else pluralize(self.messages, "message")
+        )
         parts = [rate, *([f"frame_id {self.frame_id}"] if self.frame_id else [])]
         if self.camera is not None and self.camera.size is not None:
             parts.append(f"{self.camera.codec} {self.camera.size[0]} x {self.camera.size[1]}")
-        return one_line(", ".join([*parts, self.schema]))
+        return escape_line(", ".join([*parts, self.schema]))
 
 
 @dataclass(slots=True)
@@ -85,13 +87,13 @@ class _Draft:
         times: dict[str, tuple[int, int]] = {}
 
         def observe(message: Message) -> None:
-            if known_name(message.topic, message.schema) == "tf":
+            if find_known_name(message.topic, message.schema) == "tf":
                 with suppress(MessageError):
-                    self.transforms.take(message.schema, decode(message), message.log_time)
+                    self.transforms.add(message.schema, decode(message), message.log_time)
             if message.schema in wanted:
                 first, last = times.get(message.topic, (message.log_time, message.log_time))
                 times[message.topic] = min(first, message.log_time), max(last, message.log_time)
-                self._take(message)
+                self._add_message(message)
 
         first, *more = given.files
         walked = walk(first, Settings(), partial(report, f"reading {given.label}"), observe, more=more)
@@ -107,7 +109,7 @@ class _Draft:
         known = known or self.transforms.constant().static_transforms
         self.static += [(one["parent"], one["child"]) for one in known]
 
-    def _take(self, message: Message) -> None:
+    def _add_message(self, message: Message) -> None:
         found = self.topics.get(message.topic)
         if found is None:
             found = self.topics[message.topic] = _Found(message.topic, message.schema, len(message.data))
@@ -119,7 +121,7 @@ class _Draft:
                     found.placed, found.coloured = {"x", "y", "z"} <= names, "rgb" in names
             elif message.schema == streams.IMU:
                 with suppress(MessageError):
-                    found.placed = attitude_of(decode(message)) is not None
+                    found.placed = read_attitude(decode(message)) is not None
         found.messages += 1
         if found.camera is not None:
             found.camera.offer(message)
@@ -130,7 +132,7 @@ class _Draft:
             if (key := self._guess(found)) is not None:
                 groups[key].append(found)
         self._cameras(groups.pop(streams.CAMERA.key, []))
-        for key in (*(sensor.key for sensor in streams.companions()), *streams.ROLES):
+        for key in (*(sensor.key for sensor in streams.list_companions()), *streams.ROLES):
             if key in groups:
                 self._sensor(key, groups[key])
         self._pose()
@@ -138,8 +140,8 @@ class _Draft:
 
     def _guess(self, found: _Found) -> str | None:
         """Return the sensor or role that a topic is probably of; None for a topic that only accompanies another one."""
-        name = known_name(found.topic, found.schema)
-        own = [sensor.key for sensor in streams.companions() if sensor.topic.name == name]
+        name = find_known_name(found.topic, found.schema)
+        own = [sensor.key for sensor in streams.list_companions() if sensor.topic.name == name]
         if own:
             return own[0]
         if found.camera is not None:
@@ -155,9 +157,9 @@ class _Draft:
         for name in names:
             fits = [one for one in self.topics.values() if one.schema in KNOWN_TOPICS[name]]
             if len(names) > 1:  # several topics have that type
-                fits = [one for one in fits if known_name(one.topic, one.schema) == name]
-            for space in (found.topic.removeprefix("/"), namespace_of(found.topic, found.schema)):
-                own = sorted(one.topic for one in fits if namespace_of(one.topic, one.schema) == space)
+                fits = [one for one in fits if find_known_name(one.topic, one.schema) == name]
+            for space in (found.topic.removeprefix("/"), find_namespace(found.topic, found.schema)):
+                own = sorted(one.topic for one in fits if find_namespace(one.topic, one.schema) == space)
                 if own:
                     return own[0]
         return None
@@ -166,17 +168,17 @@ class _Draft:
         """Draft the cameras; of several topics with one namespace and frame_id the preferred form."""
 
         def order(found: _Found) -> tuple[int, int, str]:
-            name = known_name(found.topic, found.schema)
+            name = find_known_name(found.topic, found.schema)
             known = CAMERA_NAMES.index(name) if name in CAMERA_NAMES else len(CAMERA_NAMES)
             return known, streams.CAMERA_TYPES.index(found.schema), found.topic
 
         seen: dict[tuple[str, str], _Found] = {}
         for found in sorted(group, key=order):
-            place = namespace_of(found.topic, found.schema), found.frame_id
+            place = find_namespace(found.topic, found.schema), found.frame_id
             if found.camera is None or found.camera.size is None:
-                self._leave(streams.CAMERA.key, found, "no camera picture in it can be decoded")
+                self._comment_out(streams.CAMERA.key, found, "no camera picture in it can be decoded")
             elif place in seen:
-                self._leave(streams.CAMERA.key, found, f"of the same camera as {seen[place].topic}")
+                self._comment_out(streams.CAMERA.key, found, f"of the same camera as {seen[place].topic}")
             else:
                 seen[place] = found
         number = Counter(space for space, _ in seen)
@@ -203,16 +205,16 @@ class _Draft:
 
     def _sensor(self, key: str, group: list[_Found]) -> None:
         """Draft a companion or a role; of several clouds with one frame_id that with the largest messages."""
-        sensor = None if key in streams.ROLES else streams.of_key(key)
+        sensor = None if key in streams.ROLES else streams.find_by_key(key)
         camera = next((self.topics[line.parts["topic"]] for line in self.lines if line.key == "camera"), None)
-        space = "" if camera is None else namespace_of(camera.topic, camera.schema)
+        space = "" if camera is None else find_namespace(camera.topic, camera.schema)
 
         seen = {one.frame_id for one in self.topics.values() if one.camera is not None} - {""}
 
         def order(found: _Found) -> tuple[Any, ...]:
-            name = known_name(found.topic, found.schema)
+            name = find_known_name(found.topic, found.schema)
             type_place = streams.ROLES[key].index(found.schema) if sensor is None else 0
-            beside = sensor is None and namespace_of(found.topic, found.schema) != space
+            beside = sensor is None and find_namespace(found.topic, found.schema) != space
             size = found.messages if sensor is None else found.size if key.startswith("lidar") else 0
             radar = -self.radars.get(found.topic, 0)  # targets come before the objects that are made of them
             worse = not found.placed or (key == "pose" and found.frame_id == "earth")  # z of ECEF is not up
@@ -228,24 +230,28 @@ class _Draft:
         frames: dict[str, str] = {}
         used: list[_Found] = []
         for found in sorted(group, key=order):
-            others = known_name(found.topic, found.schema) not in (None, key.replace(".", "/"))
+            others = find_known_name(found.topic, found.schema) not in (None, key.replace(".", "/"))
             if sensor is not None and not sensor.default:
                 name, value = sensor.setting or ("", "")
-                self._leave(key, found, f"to use it, also write `{name}: {str(value).lower()}`")
+                self._comment_out(key, found, f"to use it, also write `{name}: {str(value).lower()}`")
             elif sensor is not None and not found.placed:
-                self._leave(key, found, "its points have no x, y, z")
+                self._comment_out(key, found, "its points have no x, y, z")
             elif sensor is not None and found.frame_id in world:
-                self._leave(key, found, "in a frame in which the vehicle moves, so it may be a map")
+                self._comment_out(key, found, "in a frame in which the vehicle moves, so it may be a map")
             elif sensor is not None and others:
-                self._leave(key, found, "by its name made from another topic")
+                self._comment_out(key, found, "by its name made from another topic")
             elif sensor is not None and found.frame_id and found.frame_id in frames:
-                self._leave(key, found, f"has the frame_id of {frames[found.frame_id]}, so it may be made from that")
+                self._comment_out(
+                    key, found, f"has the frame_id of {frames[found.frame_id]}, so it may be made from that"
+                )
             elif key == "pose" and found.frame_id == BASE:
-                self._leave(key, found, "in the vehicle's own frame, which does not move against itself")
+                self._comment_out(key, found, "in the vehicle's own frame, which does not move against itself")
             elif key == "pose" and (found.messages < 2 or found.seconds > Settings().max_gap * (found.messages - 1)):
-                self._leave(key, found, "its messages are too far apart for poses between them, as those of goals")
+                self._comment_out(
+                    key, found, "its messages are too far apart for poses between them, as those of goals"
+                )
             elif sensor is None and used:
-                self._leave(key, found, f"{used[0].topic} is used")
+                self._comment_out(key, found, f"{used[0].topic} is used")
             else:
                 used.append(found)
                 frames[found.frame_id] = found.topic
@@ -255,7 +261,7 @@ class _Draft:
                 masks = self._beside(found, "model/mask", "model/mask_compressed")
                 parts |= {"info": info} if (info := self._beside(found, "model/info")) is not None else {}
                 parts |= {"masks": masks} if masks is not None and found.schema == streams.DETECT else {}
-            known = known_name(found.topic, found.schema) is not None
+            known = find_known_name(found.topic, found.schema) is not None
             guess = "" if known else f"guessed from type{' and fields or name' if found.topic in self.radars else ''}, "
             self._use(name, parts, f"{guess}{found.comment}")
 
@@ -293,7 +299,7 @@ class _Draft:
         else:
             self.lines.append(_Line(key, parts, comment))
 
-    def _leave(self, key: str, found: _Found, why: str) -> None:
+    def _comment_out(self, key: str, found: _Found, why: str) -> None:
         self.left.append(_Line(key, {"topic": found.topic}, f"{why}; {found.comment}"))
 
     def base_frame(self) -> str | None:
@@ -333,10 +339,10 @@ def _with_instances(
             yield key, one
             continue
         own = "_".join(word for word in words[one.topic] if word not in shared) or "_".join(words[one.topic]) or "more"
-        yield streams.free_key(key, [own], taken, number), one
+        yield streams.make_free_key(key, [own], taken, number), one
 
 
-def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) -> str:
+def draft_rig(recordings: Sequence[RecordingInput], report: Progress = ignore_progress) -> str:
     """Return a rig as YAML text with comments, drafted from recordings of one vehicle.
 
     Raises RecordingError if one cannot be read or no topic is usable, UsageError if they differ in types.
@@ -345,14 +351,14 @@ def draft_rig(recordings: Sequence[RecordingInput], report: Progress = quiet) ->
     for given in recordings:
         draft.read(given, report)
     draft.conclude()
-    named = listed((one.label for one in recordings), 3)
+    named = join_names((one.label for one in recordings), 3)
     seen = [line for line in draft.lines if line.key not in streams.ROLES]
     seen.sort(key=lambda line: streams.is_radar(line.key))
     if not seen:
         what = "no topic has pictures, clouds or cubes that can be samples"
         raise RecordingError(f"{named}: {what}; edgefirst-ros info lists the topics")
     text = [
-        f"# Drafted by `edgefirst-ros rig` from {one_line(named)}.",
+        f"# Drafted by `edgefirst-ros rig` from {escape_line(named)}.",
         "# Rates, frame_ids and types are those of the recording. Check the guesses, then convert with --config.",
     ]
     if all(line.key != "camera" for line in draft.lines):

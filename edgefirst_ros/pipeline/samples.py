@@ -17,8 +17,8 @@ from edgefirst_ros.config import MODEL, SECOND, Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
 from edgefirst_ros.dataset.writer import NewSample
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.limits import workers
-from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, picture_options
+from edgefirst_ros.limits import count_workers
+from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, make_picture_options
 from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts, assemble
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
@@ -173,12 +173,12 @@ class SampleBuilder:
         """The last bucket that has its own frame."""
         self._pace = Backlog(start_lag)
         eager = start_lag is None and chosen is None
-        self._pictures = _pictures(settings, facts, eager=eager, kept=kept)
+        self._pictures = _make_pictures(settings, facts, eager=eager, kept=kept)
         self._encoder = SampleEncoder(settings, facts, kept)
         self._waiting: deque[Frame] = deque()
         self._fallback: SampleParts | None = None
         self._cameras = cameras
-        self._side_by_side = ThreadPoolExecutor(min(len(cameras), workers(settings.jobs)) or 1, "camera")
+        self._side_by_side = ThreadPoolExecutor(min(len(cameras), count_workers(settings.jobs)) or 1, "camera")
         """Decodes the pictures of other cameras of a frame."""
         self._begun: SampleParts | None = None
         """The first waiting frame, if it is clean and only pictures of other cameras are missing."""
@@ -189,7 +189,9 @@ class SampleBuilder:
             else:
                 work()
 
-        self._writing: Worker[SampleParts | Callable[[], None]] = Worker("write", write, 2 * workers(settings.jobs) + 2)
+        self._writing: Worker[SampleParts | Callable[[], None]] = Worker(
+            "write", write, 2 * count_workers(settings.jobs) + 2
+        )
         size = 64 if start_lag is None else 0
         self._choosing: Worker[Item] = Worker("choose", self._choose, size)
 
@@ -201,7 +203,7 @@ class SampleBuilder:
         elif self._pace.is_stuck and isinstance(item, Frame):
             item = Frame(item.unit, item.stamp, item.segment, since=-math.inf)  # overdue, and without its messages
         elif self._pace.is_stuck and isinstance(item, AccessUnit) and not _depends(item):
-            item.leave_out()
+            item.drop_content()
         elif self._pace.is_stuck and isinstance(item, CameraMessage):
             item.message.content.leave_out()
         self._choosing.put(item)
@@ -233,7 +235,7 @@ class SampleBuilder:
         """Wait until every sample is written; raises what went wrong."""
         self._choosing.close()
         self._resolve(last=True)
-        self._take_fallback()
+        self._choose_fallback()
         self._writing.close()
 
     def abandon(self) -> None:
@@ -305,7 +307,7 @@ class SampleBuilder:
         keyframe = frame.unit.keyframe if self._pictures is not None else True
         bucket = self._bucket_of(frame)
         if self._fallback is not None and self._bucket_of(self._fallback.frame) != bucket:
-            self._take_fallback()
+            self._choose_fallback()
         second_choice = self._fallback is not None and self._is_second_choice(frame)
         unwanted = (self._settings.keyframes_only and not keyframe) or (bucket is not None and bucket == self._filled)
         if second_choice or unwanted:
@@ -323,7 +325,7 @@ class SampleBuilder:
             if self._facts.roles.sensor is None and not frame.companions:
                 return self._drop(EMPTY)
         elif part.picture:
-            picture = self._pictures.take(frame.unit, last=last)
+            picture = self._pictures.pop(frame.unit, last=last)
             if picture is None:
                 return False
         else:
@@ -363,7 +365,7 @@ class SampleBuilder:
             self._drop(NOT_SAMPLED)
         return self._make_sample(found)
 
-    def _take_fallback(self) -> None:
+    def _choose_fallback(self) -> None:
         """Make a sample of the first clean frame of a bucket without a clean frame that the model processed."""
         if self._fallback is not None:
             found, self._fallback = self._fallback, None
@@ -395,12 +397,14 @@ def _depends(unit: AccessUnit) -> bool:
     return getattr(unit.content, "depends", False)
 
 
-def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, kept: int) -> PictureSource | None:
+def _make_pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, kept: int) -> PictureSource | None:
     """Return the pictures of the reference topic; None if it is not a camera. `eager`: all may be decoded."""
     if not facts.roles.camera or not settings.takes_pictures:
         return None
-    threads = workers(settings.jobs) if settings.rate is None and eager else 1
+    threads = count_workers(settings.jobs) if settings.rate is None and eager else 1
     # Samples that are written already need only the size, and ones without a required sensor are not written.
     ahead = not kept and not settings.require
-    options = picture_options(settings)._replace(keyframes_only=settings.keyframes_only, threads=threads, ahead=ahead)
+    options = make_picture_options(settings)._replace(
+        keyframes_only=settings.keyframes_only, threads=threads, ahead=ahead
+    )
     return PictureSource(options)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import SECOND, Settings, nanoseconds
-from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.config import SECOND, Settings, to_ns
+from edgefirst_ros.counts import Progress, ignore_progress
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass
@@ -69,7 +69,7 @@ class TimeCheck:
         return {"pairs": pairs, "drift": drift, "offsets": self.offsets}
 
 
-def check_time(found: FirstPass, settings: Settings, progress: Progress = quiet) -> TimeCheck:
+def check_time(found: FirstPass, settings: Settings, progress: Progress = ignore_progress) -> TimeCheck:
     """Estimate the offsets between the sensors of a recording after its first pass.
 
     Args:
@@ -109,13 +109,13 @@ class _Check:
         """Stamps and log times of each sensor, ns."""
         self._found, self._settings, self._progress = found, settings, progress
         statics = found.calibration.static_transforms
-        self._poses = Poses(nanoseconds(settings.max_gap), roles.pose_frames, lambda: statics)
+        self._poses = Poses(to_ns(settings.max_gap), roles.pose_frames, lambda: statics)
         self._motions: dict[tuple[str, str], Motion] = {}
 
     def of_form(self, form: str, *, radar: bool = False) -> list[str]:
         """Return the keys of the sensors with members of a form, in order; of clouds those of radars or of lidars."""
         keys = [key for key in self.topics if key not in streams.ROLES and streams.is_radar(key) == radar]
-        return [key for key in keys if streams.of_key(key).form == form]
+        return [key for key in keys if streams.find_by_key(key).form == form]
 
     def read(self) -> None:
         """Read the stamps of all sensors and what takes little time, then pictures and scans."""
@@ -208,18 +208,18 @@ class _Camera:
             raise
         self._pictures.push(unit)
         heapq.heappush(self._waiting, (stamp, self._number, unit))
-        while len(self._waiting) > REORDERED and self._take(last=False):
+        while len(self._waiting) > REORDERED and self._advance(last=False):
             pass
 
     def close(self) -> None:
         """Take the pictures that wait."""
-        while self._waiting and self._take(last=True):
+        while self._waiting and self._advance(last=True):
             pass
         self._pictures.close()
 
-    def _take(self, *, last: bool) -> bool:
+    def _advance(self, *, last: bool) -> bool:
         stamp, _, unit = self._waiting[0]
-        found = self._pictures.take(unit, last=last)
+        found = self._pictures.pop(unit, last=last)
         if found is None:
             return False
         heapq.heappop(self._waiting)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.counts import NO_POSE, OTHER_FRAMES, OWN_FRAME
-from edgefirst_ros.messages import transforms_of
+from edgefirst_ros.messages import list_transforms
 from edgefirst_ros.sensors import navigation, transforms
-from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, frame_id_of
-from edgefirst_ros.sensors.navigation import EgoPose, FixTrack, GeoPosition, Quaternion, ValueTrack, compose, pose_of
+from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, read_frame_id
+from edgefirst_ros.sensors.navigation import EgoPose, FixTrack, GeoPosition, Quaternion, ValueTrack, compose, make_pose
 from edgefirst_ros.sensors.transforms import BASE, Floats, World
 from edgefirst_ros.streams import POSE_COVARIANCE, POSE_STAMPED
 
@@ -51,7 +51,7 @@ class Navigation:
         """Add an Imu message; False if it has no orientation."""
         tracks = self._tracks(epoch)
         tracks.newest = stamp
-        attitude = navigation.attitude_of(content)
+        attitude = navigation.read_attitude(content)
         if attitude is not None:
             tracks.attitudes.add(stamp, attitude, now)
         return attitude is not None
@@ -68,9 +68,9 @@ class Navigation:
             position, turn = self.at(stamp, epoch)
             if position is None or turn is None:
                 return None
-            world = transforms.world_to_ecef(position.latitude, position.longitude, position.altitude or 0.0)
-            poses.append(world @ transforms.pose(transforms.rotation(turn), np.zeros(3)))
-        return transforms.inverse(poses[1]) @ poses[0]
+            world = transforms.make_world_to_ecef(position.latitude, position.longitude, position.altitude or 0.0)
+            poses.append(world @ transforms.make_pose(transforms.make_rotation(turn), np.zeros(3)))
+        return transforms.invert_poses(poses[1]) @ poses[0]
 
     def horizon(self, stamp: int, epoch: int) -> int:
         """Return the latest stamp, ns, at which a further message could change the result of `at(stamp)`."""
@@ -93,7 +93,7 @@ class Navigation:
 
     def _tracks(self, epoch: int) -> _Tracks:
         if epoch not in self._epochs:
-            self._epochs[epoch] = _Tracks(FixTrack(self._max_gap), ValueTrack(navigation.slerp, self._max_gap))
+            self._epochs[epoch] = _Tracks(FixTrack(self._max_gap), ValueTrack(navigation.interpolate, self._max_gap))
         return self._epochs[epoch]
 
 
@@ -137,7 +137,7 @@ class Poses:
         """
         if self._frames is None:
             return self._add_pose(schema, content, stamp, now, segment(stamp))
-        found = transforms_of(schema, content)
+        found = list_transforms(schema, content)
         for one in found:
             if one.child_frame_id not in self._parents and len(self._parents) < MOST_TRANSFORMS:
                 self._parents[one.child_frame_id] = one.frame_id
@@ -146,18 +146,18 @@ class Poses:
             self.renew()
         wanted = None if self._chain is None else {step for step, _ in self._chain}
         used = [one for one in found if wanted is None or (one.frame_id, one.child_frame_id) in wanted]
-        valid = [(one, value) for one in used if (value := pose_of(one.translation, one.rotation)) is not None]
+        valid = [(one, value) for one in used if (value := make_pose(one.translation, one.rotation)) is not None]
         for one, value in valid:
             at = stamp if offset is None else one.stamp + offset
             self._track(segment(at), (one.frame_id, one.child_frame_id), at).add(at, value, now)
         return "" if valid else NO_POSE if used else OTHER_FRAMES
 
     def _add_pose(self, schema: str, content: Any, stamp: int, now: int, segment: int) -> str:
-        edge = frame_id_of(content) or "", getattr(content, "child_frame_id", "").removeprefix("/")
+        edge = read_frame_id(content) or "", getattr(content, "child_frame_id", "").removeprefix("/")
         whole = content.pose_with_covariance if schema == POSE_COVARIANCE else content.pose
         given = whole if schema == POSE_STAMPED else whole.pose
         place, turn = given.position, given.orientation
-        value = pose_of((place.x, place.y, place.z), (turn.x, turn.y, turn.z, turn.w))
+        value = make_pose((place.x, place.y, place.z), (turn.x, turn.y, turn.z, turn.w))
         if value is None or edge[0] == BASE:
             return NO_POSE if value is None else OWN_FRAME
         if self._edge is None:
@@ -181,18 +181,18 @@ class Poses:
         chain: list[tuple[Edge | EgoPose, bool]] = []
         for parent, child, upward in steps:
             fixed = statics.get(child)
-            value = pose_of(fixed["translation"], fixed["rotation"]) if fixed is not None else None
+            value = make_pose(fixed["translation"], fixed["rotation"]) if fixed is not None else None
             chain.append(((parent, child) if value is None else value, upward))
         self._chain = [*chain, *self._to_base(self._frames[1])]
         self.source = self._frames[0], BASE if len(self._chain) > len(chain) else self._frames[1]
 
     def _to_base(self, frame: str) -> list[tuple[Edge | EgoPose, bool]]:
         """Return the constant step from the frame that moves to base_link; empty if it is base_link, or not joined."""
-        found = transforms.frames_from(self._statics(), frame).get(BASE) if frame not in ("", BASE) else None
+        found = transforms.chain_frames(self._statics(), frame).get(BASE) if frame not in ("", BASE) else None
         if found is None:
             return []
         x, y, z = map(float, found[:3, 3])
-        return [(EgoPose((x, y, z), tuple(transforms.quaternion(found[:3, :3]).tolist())), False)]
+        return [(EgoPose((x, y, z), tuple(transforms.make_quaternion(found[:3, :3]).tolist())), False)]
 
     def at(self, stamp: int, segment: int) -> EgoPose | None:
         """Return the pose at a stamp in ns of a segment; None where it is unknown."""
@@ -214,7 +214,7 @@ class Poses:
         if self.source is None:
             return None
         known = self.at(stamp, segment)
-        way = _matrix(navigation.invert(known)) if known is not None else None
+        way = _make_matrix(navigation.invert(known)) if known is not None else None
         return World(self.source[0], self.source[1] or BASE, way)
 
     def motion(self, first: int, second: int, segment: int) -> Floats | None:
@@ -222,7 +222,7 @@ class Poses:
         before, after = self.at(first, segment), self.at(second, segment)
         if before is None or after is None:
             return None
-        return _matrix(compose(navigation.invert(after), before))
+        return _make_matrix(compose(navigation.invert(after), before))
 
     def horizon(self, stamp: int, segment: int) -> int:
         """Return the latest stamp, ns, at which a further message could change the result of `at(stamp, segment)`."""
@@ -245,5 +245,5 @@ class Poses:
         return tracks.setdefault(edge, ValueTrack(navigation.blend_poses, self._max_gap))
 
 
-def _matrix(pose: EgoPose) -> Floats:
-    return transforms.pose(transforms.rotation(pose.orientation), pose.position)
+def _make_matrix(pose: EgoPose) -> Floats:
+    return transforms.make_pose(transforms.make_rotation(pose.orientation), pose.position)

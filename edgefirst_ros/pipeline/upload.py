@@ -14,7 +14,7 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.store import dataset_files, open_store, upload_dataset
+from edgefirst_ros.dataset.objects.store import list_dataset_files, open_store, upload_dataset
 from edgefirst_ros.dataset.storage.lock import Replacement, sync_folder
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.sources.live import Log
@@ -104,9 +104,9 @@ class Uploader:
                 self._refused[paths.name] = str(error)
                 self._log.error(f"upload: {error}")
                 continue
-            with Replacement(_note(paths), action="write") as note:
+            with Replacement(_locate_note(paths), action="write") as note:
                 with note.writing() as file:
-                    file.write(json.dumps({"to": str(self._to), "files": _files(paths)}).encode())
+                    file.write(json.dumps({"to": str(self._to), "files": _list_files(paths)}).encode())
                 note.put_in_place()
             self._sent += 1
             gone = not self._keep and paths.name not in self._unreported
@@ -122,38 +122,38 @@ class Uploader:
             if not self._keep:
                 for name in names:
                     paths = DatasetPaths(self._out, name.removesuffix(UPLOADED))
-                    if name.endswith(UPLOADED) and paths.name not in self._unreported and _is_noted(paths):
+                    if name.endswith(UPLOADED) and paths.name not in self._unreported and _is_uploaded(paths):
                         _remove(paths)
             found = [DatasetPaths(self._out, name.removesuffix(".zip")) for name in names if name.endswith(".zip")]
-            wanted = [p for p in found if p.finished and p.name not in self._refused and not _is_noted(p)]
+            wanted = [p for p in found if p.finished and p.name not in self._refused and not _is_uploaded(p)]
             return sorted(wanted, key=lambda paths: paths.container.stat().st_mtime_ns)
         return []
 
 
-def _note(paths: DatasetPaths) -> Path:
+def _locate_note(paths: DatasetPaths) -> Path:
     return paths.out / f"{paths.name}{UPLOADED}"
 
 
-def _files(paths: DatasetPaths) -> Mapping[str, list[int]]:
+def _list_files(paths: DatasetPaths) -> Mapping[str, list[int]]:
     """Return {file: [size in bytes, mtime in ns]} of the existing files."""
     found = {}
-    for file in dataset_files(paths):
+    for file in list_dataset_files(paths):
         with suppress(FileNotFoundError):
             status = file.stat()
             found[file.name] = [status.st_size, status.st_mtime_ns]
     return found
 
 
-def _is_noted(paths: DatasetPaths) -> bool:
+def _is_uploaded(paths: DatasetPaths) -> bool:
     """True if the files of a dataset were uploaded: a note says so, of these very files."""
     try:
-        noted = json.loads(_note(paths).read_text(encoding="utf-8"))["files"]
-        return all(noted.get(name) == known for name, known in _files(paths).items())
+        noted = json.loads(_locate_note(paths).read_text(encoding="utf-8"))["files"]
+        return all(noted.get(name) == known for name, known in _list_files(paths).items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
 def _remove(paths: DatasetPaths) -> None:
-    for file in (*reversed(dataset_files(paths)), _note(paths)):
+    for file in (*reversed(list_dataset_files(paths)), _locate_note(paths)):
         file.unlink(missing_ok=True)
         sync_folder(paths.out)

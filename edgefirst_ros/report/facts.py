@@ -11,23 +11,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgefirst_ros.dataset.names import member_of
-from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.names import split_member
+from edgefirst_ros.dataset.query import convert_boxes
 from edgefirst_ros.dataset.schema import LACKING, UNUSED
-from edgefirst_ros.dataset.summary import DatasetSummary, Summary, format_time, lacking
-from edgefirst_ros.dataset.verdict import THRESHOLDS, Check, Interval, Level, Timeline, paces, tolerance, worst
-from edgefirst_ros.errors import counted
+from edgefirst_ros.dataset.summary import DatasetSummary, Summary, check_lacking, format_time
+from edgefirst_ros.dataset.verdict import (
+    THRESHOLDS,
+    Check,
+    Interval,
+    Level,
+    Timeline,
+    find_tolerance,
+    find_worst,
+    measure_paces,
+)
+from edgefirst_ros.errors import pluralize
 from edgefirst_ros.report import figures
 from edgefirst_ros.report.figures import Figure
-from edgefirst_ros.report.look import Track, Unreadable, alignment, exposure, labels, lidar, radar, tracks
-from edgefirst_ros.report.sheet import Shown, sheet
+from edgefirst_ros.report.look import (
+    Track,
+    Unreadable,
+    make_tracks,
+    measure_alignment,
+    measure_exposure,
+    summarize_labels,
+    summarize_lidar,
+    summarize_radar,
+)
+from edgefirst_ros.report.sheet import Shown, draw_sheet
 from edgefirst_ros.report.subject import ReportSubject
 
 MOST_NAMED = 4
 """Checks that the sentence of the verdict names, of each level."""
 
 
-def quick(
+def collect_quick(
     found: DatasetSummary,
     name: str,
     path: str,
@@ -41,13 +59,13 @@ def quick(
     """
     checks, whole, metadata = found.checks, found.whole, found.metadata
     if not len(found.timeline) and whole.samples:
-        number = counted(whole.samples, "sample")
-        checks[0] = Check("samples", worst(()), f"{number}; the dataset has no table of frames")
+        number = pluralize(whole.samples, "sample")
+        checks[0] = Check("samples", find_worst(()), f"{number}; the dataset has no table of frames")
     return {
         "name": name,
         "path": path,
         "kind": kind,
-        "verdict": verdict(checks),
+        "verdict": sort_checks(checks),
         "samples": whole.samples,
         "lost": whole.lost,
         "duration_s": round(found.timeline.duration, 3),
@@ -55,33 +73,33 @@ def quick(
         "sequences": {
             one.name: one.plain()
             | {
-                "topics": topics(one.counts, {}),
+                "topics": list_topics(one.counts, {}),
                 "paces": describe_paces(one.timeline, several=False),
-                "skew": skew(one, metadata),
+                "skew": measure_skew(one, metadata),
             }
             for one in found.sequences
         },
-        "topics": topics(whole.counts, messages),
+        "topics": list_topics(whole.counts, messages),
         **{key: metadata.get(key) or [] for key in (UNUSED, LACKING)},
         "time": {"paces": describe_paces(found.timeline, several=found.is_several)},
-        "skew": skew(whole, metadata),
+        "skew": measure_skew(whole, metadata),
         "notes": [*notes],
     }
 
 
-def quick_of(subject: ReportSubject) -> dict[str, Any]:
+def collect_quick_of(subject: ReportSubject) -> dict[str, Any]:
     """Return the same of an open dataset or recording."""
     kind = "dataset" if subject.recorded is None else "recording"
     messages = {topic: len(one.times) for topic, one in (subject.recorded or {}).items()}
-    return quick(subject.summary, subject.name, subject.path, kind, messages, subject.notes)
+    return collect_quick(subject.summary, subject.name, subject.path, kind, messages, subject.notes)
 
 
-def verdict(checks: list[Check]) -> dict[str, Any]:
+def sort_checks(checks: list[Check]) -> dict[str, Any]:
     """Return the worst level, and every check; the worst ones first."""
     listed = sorted(checks, key=lambda check: -check.level)
     return {
-        "level": worst(checks).word,
-        "summary": summary(checks),
+        "level": find_worst(checks).word,
+        "summary": summarize_checks(checks),
         "checks": [
             {
                 "check": one.key,
@@ -98,7 +116,7 @@ def verdict(checks: list[Check]) -> dict[str, Any]:
     }
 
 
-def summary(checks: Collection[Check]) -> str:
+def summarize_checks(checks: Collection[Check]) -> str:
     """Return the verdict in a sentence: the fault and where."""
     found = []
     for level, advice in ((Level.RED, "check it before you train on it"), (Level.AMBER, "check it")):
@@ -113,10 +131,10 @@ def summary(checks: Collection[Check]) -> str:
         if bad:
             more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
             found.append(f"{level.word.capitalize()}: {', '.join(bad[:MOST_NAMED])}{more}; {advice}.")
-    return " ".join(found) or f"All is well: {counted(len(checks), 'check')} passed."
+    return " ".join(found) or f"All is well: {pluralize(len(checks), 'check')} passed."
 
 
-def topics(counts: Mapping[str, Any] | None, messages: Mapping[str, int]) -> list[dict[str, Any]]:
+def list_topics(counts: Mapping[str, Any] | None, messages: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return messages of each topic, seen, used, dropped by reason; `messages`: those of all topics of a recording."""
     found = [
         {
@@ -132,12 +150,12 @@ def topics(counts: Mapping[str, Any] | None, messages: Mapping[str, int]) -> lis
     return sorted(found, key=lambda one: str(one["topic"]))
 
 
-def skew(found: Summary, metadata: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def measure_skew(found: Summary, metadata: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return |skew| of each sensor in ms, and its tolerance."""
     return {
         name: {f"{key}_ms": round(value, 3) for key, value in its.items()}
         | {
-            "tolerance_ms": round(1e3 * tolerance(metadata, name), 3),
+            "tolerance_ms": round(1e3 * find_tolerance(metadata, name), 3),
             "samples": int(found.timeline.companions[name].has.sum()),
         }
         for name, its in found.skew.items()
@@ -156,7 +174,7 @@ def track(found: Mapping[str, Track]) -> dict[str, Any]:
     return total | (next(iter(its.values())) if len(its) == 1 else {"sequences": its})
 
 
-def position_checks(subject: ReportSubject, found: Mapping[str, Track]) -> list[Check]:
+def check_positions(subject: ReportSubject, found: Mapping[str, Track]) -> list[Check]:
     """Judge in which share of its samples each sequence with positions has one."""
     summary, checks = subject.summary, []
     if not found:
@@ -168,16 +186,16 @@ def position_checks(subject: ReportSubject, found: Mapping[str, Track]) -> list[
             name = one.name if summary.is_several else ""
             checks.append(Check("position", level, f"{there:.1%} of the samples have one", sequence=name))
     without = [one.name for one in summary.sequences if one.name not in found]
-    return [*checks, *lacking("position", "", without, len(summary.sequences))]
+    return [*checks, *check_lacking("position", "", without, len(summary.sequences))]
 
 
-def sizes(subject: ReportSubject) -> dict[str, Any]:
+def count_sizes(subject: ReportSubject) -> dict[str, Any]:
     """Bytes by kind of member, repeated members, sources, configuration and versions."""
     container, metadata = subject.dataset.container, subject.dataset.metadata
     members: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for name in container.names:
-        if found := member_of(name):
+        if found := split_member(name):
             members[found[1]] += 1
             sizes[found[1]] += container.size(name)
     repeats, repeated, sensors = subject.dataset.repeats, 0, subject.dataset.sensors
@@ -197,7 +215,7 @@ def sizes(subject: ReportSubject) -> dict[str, Any]:
 def describe_paces(timeline: Timeline, *, several: bool) -> dict[str, dict[str, Any]]:
     """Return number, rate, longest interval and gaps of the samples, and of the messages of each sensor."""
     found = {}
-    for name, pace in paces(timeline).items():
+    for name, pace in measure_paces(timeline).items():
         longest = pace.longest
         found[name] = {
             "messages": pace.messages,
@@ -226,24 +244,24 @@ class Gathered(NamedTuple):
 def gather(subject: ReportSubject, samples: int) -> Gathered:
     """Look at everything; raises DatasetError where the tables cannot be read."""
     unreadable = Unreadable()
-    found = quick_of(subject)
-    bright, fits = exposure(subject, unreadable), alignment(subject, unreadable)
-    seen, ranges = radar(subject, unreadable), lidar(subject, unreadable)
-    shown = sheet(subject, samples, unreadable)
+    found = collect_quick_of(subject)
+    bright, fits = measure_exposure(subject, unreadable), measure_alignment(subject, unreadable)
+    seen, ranges = summarize_radar(subject, unreadable), summarize_lidar(subject, unreadable)
+    shown = draw_sheet(subject, samples, unreadable)
     checks = subject.summary.checks
     if found["verdict"]["level"] != "red" and not len(subject.timeline):
         checks = checks[1:]
-    ways = tracks(subject)
+    ways = make_tracks(subject)
     checks += [*(one for look in bright.values() for one in look.checks), *fits.checks]
-    checks += [*delay_checks(subject), *position_checks(subject, ways)]
-    found["verdict"] = verdict(checks)
+    checks += [*delay_checks(subject), *check_positions(subject, ways)]
+    found["verdict"] = sort_checks(checks)
     whole, metadata = subject.summary.whole, subject.dataset.metadata
     found["sensors"], found["groups"] = dict(whole.sensors), dict(whole.groups)
     found["track"] = track(ways)
     found["time_check"] = None if subject.time_check is None else subject.time_check.plain()
     for name, one in found["sequences"].items():
-        one["verdict"] = worst([check for check in checks if check.sequence in (name, "")]).word
-    said = labels(subject)
+        one["verdict"] = find_worst([check for check in checks if check.sequence in (name, "")]).word
+    said = summarize_labels(subject)
     first, *others = bright.items()
     found["pictures"] = {**first[1].facts, **said, "alignment": fits.facts, "shown": len(shown)}
     if others:
@@ -254,7 +272,7 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
         "targets": sum(len(targets) for targets, _ in seen.targets.values()),
         "lidar_clouds_looked_at": sum(number for _, number in ranges.values()),
     }
-    found["bytes"] = sizes(subject)
+    found["bytes"] = count_sizes(subject)
     judged = {one.found for one in checks}
     notes = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.items())]
     found["notes"] = [note for note in notes if note not in judged]
@@ -263,22 +281,22 @@ def gather(subject: ReportSubject, samples: int) -> Gathered:
     alt = f"Bars of the annotations of {len(said['labels'])} labels"
     by_sequence = {one.name: one.labels for one in subject.summary.sequences}
     drawn = {
-        "time": [*figures.rates(subject), *figures.intervals(subject), *figures.delays(subject)],
-        "skew": [*figures.skew_lines(subject, tolerances)],
-        "track": figures.tracks(ways),
+        "time": [*figures.draw_rates(subject), *figures.draw_intervals(subject), *figures.draw_delays(subject)],
+        "skew": [*figures.draw_skews(subject, tolerances)],
+        "track": figures.draw_tracks(ways),
         "pictures": [
-            *figures.brightness(bright),
-            *figures.bars("labels", "Annotations by label", alt, by_sequence, "annotations"),
-            *figures.box_places(boxes_of(subject.dataset.annotations, metadata)),
+            *figures.draw_brightness(bright),
+            *figures.draw_bars("labels", "Annotations by label", alt, by_sequence, "annotations"),
+            *figures.draw_box_places(convert_boxes(subject.dataset.annotations, metadata)),
         ],
-        "radar": [*figures.radar(seen), *figures.lidar(ranges)],
+        "radar": [*figures.draw_radar(seen), *figures.draw_lidar(ranges)],
         "bytes": [
-            *figures.bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", {"": kinds}, "MB")
+            *figures.draw_bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", {"": kinds}, "MB")
         ],
     }
     for one in (figure for several in drawn.values() for figure in several):
         figures.mark_sequences(one, subject.timeline)
-    return Gathered(found, drawn, shown, figures.gap_rows(subject), ways)
+    return Gathered(found, drawn, shown, figures.list_gaps(subject), ways)
 
 
 STRETCH = 1.0

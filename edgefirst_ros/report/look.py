@@ -15,17 +15,17 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
-from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.query import convert_boxes
 from edgefirst_ros.dataset.sample import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN, Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Check
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
-from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, pluralize, quote_error
+from edgefirst_ros.report.projection import NotProjectableError, Projector, make_projector, stack_xyz
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject, spread
-from edgefirst_ros.sensors.cloud import speed_field
+from edgefirst_ros.sensors.cloud import find_speed_field
 from edgefirst_ros.sensors.cube import Cube
-from edgefirst_ros.sensors.transforms import ecef, world_to_ecef
-from edgefirst_ros.streams import CAMERA, Form, is_radar, of_key
+from edgefirst_ros.sensors.transforms import convert_to_ecef, make_world_to_ecef
+from edgefirst_ros.streams import CAMERA, Form, find_by_key, is_radar
 
 PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
 """Most members of each kind that are read."""
@@ -54,15 +54,15 @@ def read_each(
             yield place, found
 
 
-def sensors_in(inputs: Iterable[str], *forms: Form) -> list[str]:
+def list_sensors(inputs: Iterable[str], *forms: Form) -> list[str]:
     """Return the keys of sensors whose members have one of some forms, in the order of members."""
-    found = (sensor for sensor in map(of_key, inputs) if sensor.form in forms)
+    found = (sensor for sensor in map(find_by_key, inputs) if sensor.form in forms)
     return [sensor.key for sensor in sorted(found, key=lambda sensor: sensor.order)]
 
 
-def all_sensors(subject: ReportSubject, *forms: Form) -> list[str]:
+def list_all_sensors(subject: ReportSubject, *forms: Form) -> list[str]:
     """Return those of the first samples of a subject."""
-    return sensors_in({key for place in subject.places[:1000] for key in place.sample.inputs}, *forms)
+    return list_sensors({key for place in subject.places[:1000] for key in place.sample.inputs}, *forms)
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Exposure:
         for name in dict.fromkeys(self.names or [""] * len(self.luma)):
             luma = self.luma[[one == name for one in self.names]] if several else self.luma
             shares = {"dark": float((luma < DARK).mean()), "glaring": float((luma > GLARING).mean())}
-            number = counted(len(luma), "picture")
+            number = pluralize(len(luma), "picture")
             own = [
                 Check("exposure", level, f"{share:.0%} of {number} are {what}", self.place)
                 for what, share in shares.items()
@@ -108,9 +108,9 @@ class Exposure:
         return found
 
 
-def exposure(subject: ReportSubject, unreadable: Unreadable) -> dict[str, Exposure]:
+def measure_exposure(subject: ReportSubject, unreadable: Unreadable) -> dict[str, Exposure]:
     """Look at how bright the pictures of each camera are, in small."""
-    cameras, found = all_sensors(subject, "camera") or [CAMERA.key], {}
+    cameras, found = list_all_sensors(subject, "camera") or [CAMERA.key], {}
     for camera in cameras:
         read = partial(_read_mean_luma, camera=camera)
         looked = list(read_each(subject.with_input(camera, PICTURES), read, unreadable, "picture"))
@@ -130,7 +130,7 @@ def _read_mean_luma(sample: Sample, camera: str) -> float:
                 picture.draft("L", (SMALL, SMALL))
                 return float(np.asarray(picture.convert("L"), np.float32).mean())
     except Exception as error:  # any error of the library on bad bytes
-        raise DatasetError(f"{place}: not a readable picture: {text_of(error)}") from error
+        raise DatasetError(f"{place}: not a readable picture: {quote_error(error)}") from error
     raise DatasetError(f"{place}: {picture.width} x {picture.height} pixels are too many")
 
 
@@ -161,9 +161,9 @@ class RadarLook(NamedTuple):
     """(N, 3) s of drive, range in m, speed in m/s (NaN where it is unknown); and the number of their messages."""
 
 
-def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
+def summarize_radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
     """Look at the radar."""
-    radars = all_sensors(subject, "cube")
+    radars = list_all_sensors(subject, "cube")
     found: dict[tuple[str, str], list[PlacedSample]] = {}
     for place in subject.places:
         for sensor in radars:
@@ -175,25 +175,25 @@ def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
         middle, drive = max(0, (len(its) - most) // 2), subject.timeline.drives.get(name)
         there = sum(map(len, drive.messages(sensor))) if drive and sensor in drive.companions else len(its)
         shown = its[middle : middle + most]
-        looks.append(_look_at_cubes(shown, sensor, unreadable, label_of(name, sensor, radars), there))
-    clouds = [sensor for sensor in all_sensors(subject, "cloud") if is_radar(sensor)]
-    targets = {sensor: _targets(subject.with_input(sensor, TARGETS), sensor, unreadable) for sensor in clouds}
+        looks.append(_summarize_cubes(shown, sensor, unreadable, make_label(name, sensor, radars), there))
+    clouds = [sensor for sensor in list_all_sensors(subject, "cloud") if is_radar(sensor)]
+    targets = {sensor: _summarize_targets(subject.with_input(sensor, TARGETS), sensor, unreadable) for sensor in clouds}
     return RadarLook([one for one in looks if one is not None], targets)
 
 
-def label_of(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
+def make_label(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
     """Return the label of a sequence in a figure: of several sensors with that of the sensor."""
     return sequence if len(sensors) == 1 else f"{sequence}: {sensor}"
 
 
-def _look_at_cubes(
+def _summarize_cubes(
     places: list[PlacedSample], sensor: str, unreadable: Unreadable, name: str, there: int
 ) -> CubeLook | None:
     """Read consecutive cubes of a sequence, which has so many of them; None if all are unreadable."""
     columns: list[Any] = []
     seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
     for place, cube in read_each(places, lambda sample: sample.decode(sensor), unreadable, "radar cube"):
-        column = _loudest(cube.values.reshape(*cube.values.shape[:2], -1), (0, 2))
+        column = _find_loudest(cube.values.reshape(*cube.values.shape[:2], -1), (0, 2))
         if columns and len(column) != len(columns[0]):
             unreadable.setdefault("radar cube", f"{len(column)} range bins, those before have {len(columns[0])}")
             continue
@@ -206,29 +206,29 @@ def _look_at_cubes(
     return CubeLook(
         name,
         np.array(seconds),
-        decibels(np.array(columns).T),
-        decibels(_loudest(kept.values.reshape(*kept.values.shape[:4], -1), (0, 2, 4))),
+        to_decibels(np.array(columns).T),
+        to_decibels(_find_loudest(kept.values.reshape(*kept.values.shape[:4], -1), (0, 2, 4))),
         kept.metres_per_range_bin,
         kept.speed_per_doppler_bin,
         len(columns) >= there,
     )
 
 
-def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
+def _find_loudest(values: Any, axes: tuple[int, ...]) -> Floats:
     """Largest magnitude over some axes; of 16 bits, so that no copy of a cube is made."""
     high, low = values.max(axis=axes).astype(np.int32), values.min(axis=axes).astype(np.int32)
     return np.asarray(np.maximum(high, -low), float)
 
 
-def decibels(values: Any) -> Floats:
+def to_decibels(values: Any) -> Floats:
     """20 log10, of at least 1."""
     return np.asarray(20 * np.log10(np.maximum(np.asarray(values, float), 1.0)), float)
 
 
-def _targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable) -> tuple[Floats, int]:
+def _summarize_targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable) -> tuple[Floats, int]:
     def read(sample: Sample) -> Floats:
         points = sample.radar(sensor).ravel()
-        return np.column_stack([np.linalg.norm(xyz(points), axis=1), speeds(points)])
+        return np.column_stack([np.linalg.norm(stack_xyz(points), axis=1), read_speeds(points)])
 
     read_ones = read_each(places, read, unreadable, "radar points")
     rows = [np.column_stack([np.full(len(one), place.seconds), one]) for place, one in read_ones]
@@ -236,30 +236,30 @@ def _targets(places: Iterable[PlacedSample], sensor: str, unreadable: Unreadable
     return found[np.isfinite(found[:, 1])], len(rows)
 
 
-def speeds(points: Any) -> Floats:
+def read_speeds(points: Any) -> Floats:
     """Radial speed of radar points in m/s; NaN where it is unknown."""
     names = points.dtype.names or ()
-    name = speed_field(names) or ("vx" if "vx" in names else None)
+    name = find_speed_field(names) or ("vx" if "vx" in names else None)
     return np.full(len(points), math.nan) if name is None else points[name].astype(float)
 
 
-def lidar(subject: ReportSubject, unreadable: Unreadable) -> dict[str, tuple[Floats, int]]:
+def summarize_lidar(subject: ReportSubject, unreadable: Unreadable) -> dict[str, tuple[Floats, int]]:
     """Return by sequence, and of several by lidar, the ranges of points in m, and of how many clouds they are."""
     found: dict[str, list[Floats]] = {}
-    lidars = [sensor for sensor in all_sensors(subject, "cloud") if not is_radar(sensor)]
+    lidars = [sensor for sensor in list_all_sensors(subject, "cloud") if not is_radar(sensor)]
     for sensor in lidars:
         read = partial(_read_ranges, sensor=sensor)
         for place, away in read_each(subject.with_input(sensor, CLOUDS), read, unreadable, "lidar points"):
             near = away[np.isfinite(away) & (away <= LONGEST_RANGE)]
-            found.setdefault(label_of(place.sample.name, sensor, lidars), []).append(near)
+            found.setdefault(make_label(place.sample.name, sensor, lidars), []).append(near)
     return {name: (np.concatenate(parts), len(parts)) for name, parts in found.items()}
 
 
 def _read_ranges(sample: Sample, sensor: str) -> Floats:
-    return np.asarray(np.linalg.norm(xyz(sample.lidar(sensor)), axis=1), float)
+    return np.asarray(np.linalg.norm(stack_xyz(sample.lidar(sensor)), axis=1), float)
 
 
-def evenly(places: list[PlacedSample], most: int) -> list[PlacedSample]:
+def spread_evenly(places: list[PlacedSample], most: int) -> list[PlacedSample]:
     """Up to `most` of some samples."""
     return [places[n] for n in spread(len(places), most)]
 
@@ -315,23 +315,23 @@ class Alignment:
             found.append(Check("alignment", threshold.level(missed), text, "radar"))
         for sensor, shares in self.shares.items():
             share, empty = float(np.mean(shares)), sum(share < LEAST for share in shares) / len(shares)
-            text = f"{share:.1%} of the points of {counted(len(shares), 'cloud')} are in the picture"
+            text = f"{share:.1%} of the points of {pluralize(len(shares), 'cloud')} are in the picture"
             if empty == 1 and len(self.shares) > 1:
-                empty, text = 0.0, f"no camera shows points of {counted(len(shares), 'cloud')}"
+                empty, text = 0.0, f"no camera shows points of {pluralize(len(shares), 'cloud')}"
             place = sensor if len(self.shares) > 1 else "lidar"
             found.append(Check("alignment", threshold.level(empty), text, place))
         return found
 
 
-def alignment(subject: ReportSubject, unreadable: Unreadable) -> Alignment:
+def measure_alignment(subject: ReportSubject, unreadable: Unreadable) -> Alignment:
     """Project the sensors' points into the pictures and compare them with the boxes, which are the first camera's."""
-    ways, parts = projectors(subject), {name: Alignment() for name in subject.sequences}
+    ways, parts = make_projectors(subject), {name: Alignment() for name in subject.sequences}
     refused = {
         sensor if camera == CAMERA.key else f"{sensor} in {camera}": way
         for (_, sensor, camera), way in ways.items()
         if isinstance(way, str)
     }
-    for sensor in all_sensors(subject, "cloud"):
+    for sensor in list_all_sensors(subject, "cloud"):
         (_meet_boxes if is_radar(sensor) else _find_in_pictures)(subject, sensor, ways, parts, unreadable)
     each, shares = parts.values(), dict[str, list[float]]()
     for sensor, own in (pair for part in each for pair in part.shares.items()):
@@ -345,9 +345,9 @@ def _meet_boxes(
     """Count the boxes in which a radar has a target."""
     annotated = subject.dataset.annotation_rows[1]
     both = [place for place in subject.places if sensor in place.sample.inputs and place.sample.key in annotated]
-    for place in evenly(both, BOXED_SAMPLES):
+    for place in spread_evenly(both, BOXED_SAMPLES):
         way, part = ways.get((place.sample.name, sensor, CAMERA.key)), parts[place.sample.name]
-        boxes = boxes_of(place.sample.annotations, subject.dataset.metadata)
+        boxes = convert_boxes(place.sample.annotations, subject.dataset.metadata)
         if not (isinstance(way, Projector) and len(boxes)):
             continue
         try:
@@ -380,23 +380,23 @@ Ways: TypeAlias = "dict[tuple[str, str, str], Projector | str]"
 """By sequence, sensor and camera the projection into the picture, or why it is missing."""
 
 
-def projectors(subject: ReportSubject) -> Ways:
+def make_projectors(subject: ReportSubject) -> Ways:
     """Return the ways of the sensors with points into all pictures."""
-    seen = all_sensors(subject, "camera", "cloud")
-    return ways_of(subject.calibrations, seen, assume_forward=subject.assume_forward)
+    seen = list_all_sensors(subject, "camera", "cloud")
+    return find_ways(subject.calibrations, seen, assume_forward=subject.assume_forward)
 
 
-def ways_of(
+def find_ways(
     calibrations: Mapping[str, SequenceCalibration], inputs: Iterable[str], *, assume_forward: bool = False
 ) -> Ways:
     """Return the ways of the sensors of `inputs` with points into the pictures of its cameras."""
     found: Ways = {}
     inputs = [*inputs]
-    cameras, clouds = sensors_in(inputs, "camera") or [CAMERA.key], sensors_in(inputs, "cloud")
+    cameras, clouds = list_sensors(inputs, "camera") or [CAMERA.key], list_sensors(inputs, "cloud")
     for (name, calibration), sensor, camera in itertools.product(calibrations.items(), clouds, cameras):
         key = name, sensor, camera
         try:
-            found[key] = projector(sensor, calibration, camera=camera, assume_forward=assume_forward)
+            found[key] = make_projector(sensor, calibration, camera=camera, assume_forward=assume_forward)
         except NotProjectableError as error:
             found[key] = str(error)
     return found
@@ -408,7 +408,7 @@ MOST_LABELS = 40
 """Labels that are drawn; the others are counted together."""
 
 
-def labels(subject: ReportSubject) -> dict[str, Any]:
+def summarize_labels(subject: ReportSubject) -> dict[str, Any]:
     """Annotations by label, samples the model processed, and how degraded pictures are."""
     rows, timeline = subject.dataset.annotations, subject.timeline
     samples = len(timeline) or len(subject.dataset)
@@ -424,7 +424,7 @@ def labels(subject: ReportSubject) -> dict[str, Any]:
     return found
 
 
-def box_cells(found: Floats) -> Floats:
+def count_box_cells(found: Floats) -> Floats:
     """(ROWS, COLUMNS) how many boxes have their centre in each cell of the picture, the upper ones first."""
     cells, _, _ = np.histogram2d(found[:, 1], found[:, 0], (ROWS, COLUMNS), ((0, 1), (0, 1)))
     return cells
@@ -450,7 +450,7 @@ class Track:
         return found | ({"pose_frame": self.frame} if self.frame else {})
 
 
-def tracks(subject: ReportSubject) -> dict[str, Track]:
+def make_tracks(subject: ReportSubject) -> dict[str, Track]:
     """Return the way of each sequence that has positions, else poses."""
     frames = subject.dataset.frames
     if frames is None or not len(subject.timeline):
@@ -469,8 +469,8 @@ def tracks(subject: ReportSubject) -> dict[str, Track]:
         own = subject.timeline.sequence == number
         if (there := own & known).any():
             on_earth = degrees[there]
-            metres = ecef(on_earth[:, 0], on_earth[:, 1], np.zeros(len(on_earth)))
-            local = world_to_ecef(on_earth[0, 0], on_earth[0, 1], 0.0)
+            metres = convert_to_ecef(on_earth[:, 0], on_earth[:, 1], np.zeros(len(on_earth)))
+            local = make_world_to_ecef(on_earth[0, 0], on_earth[0, 1], 0.0)
             flat = ((metres - local[:3, 3]) @ local[:3, :3])[:, :2]
             found[name] = Track(flat, subject.timeline.seconds[there])
         elif (there := own & posed).any():

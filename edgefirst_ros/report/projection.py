@@ -16,17 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, frame_of, judge
+from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, find_frame, judge
 from edgefirst_ros.sensors.lens import Lens
-from edgefirst_ros.sensors.transforms import OPTICAL, Floats, frames_from, pose
-from edgefirst_ros.streams import CAMERA, meant
+from edgefirst_ros.sensors.transforms import OPTICAL, Floats, chain_frames, make_pose
+from edgefirst_ros.streams import CAMERA, find_key
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.sample import Sample
 
 NEAREST = 1e-3
 """m; points nearer to the plane of the camera's eye are not projected."""
-TO_OPTICAL = pose(OPTICAL.T, np.zeros(3))
+TO_OPTICAL = make_pose(OPTICAL.T, np.zeros(3))
 """From x forward, y left, z up to x right, y down, z forward."""
 
 
@@ -58,7 +58,7 @@ class Projector:
     def rays(self, points: ArrayLike) -> Floats:
         """(N, 3) places in the camera's optical frame of points in the sensor's, m."""
         with np.errstate(invalid="ignore"):
-            return xyz(points) @ self.sensor_to_camera[:3, :3].T + self.sensor_to_camera[:3, 3]
+            return stack_xyz(points) @ self.sensor_to_camera[:3, :3].T + self.sensor_to_camera[:3, 3]
 
     def project(self, points: ArrayLike) -> Projected:
         """Pixels of points (N, 3) of the sensor, or of a structured cloud with x, y and z; m."""
@@ -104,10 +104,10 @@ def project(
         if not isinstance(own := getattr(calibration, "calibration", None), SequenceCalibration):
             raise UsageError(f"expected project(points, sensor, sample), got {type(calibration).__name__} as the third")
         calibration = own
-    return projector(sensor, calibration, camera=camera, assume_forward=assume_forward).project(points)
+    return make_projector(sensor, calibration, camera=camera, assume_forward=assume_forward).project(points)
 
 
-def projector(
+def make_projector(
     sensor: str, calibration: SequenceCalibration, *, camera: str = "camera", assume_forward: bool = False
 ) -> Projector:
     """Return the way from a sensor into the picture of a camera.
@@ -116,10 +116,10 @@ def projector(
     NotProjectableError where the calibration is a placeholder (without the assumption) or missing, and for an unknown
     distortion model, named.
     """
-    info, frame = calibration.info_of(camera), frame_of(meant(sensor) or sensor, calibration.sensor_frames)
+    info, frame = calibration.info_of(camera), find_frame(find_key(sensor) or sensor, calibration.sensor_frames)
     word = judge(info, calibration.static_transforms, {frame})
     if word == MISSING:
-        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame, camera)}")
+        raise NotProjectableError(f"{sensor}: the calibration is missing: {_find_missing(info, frame, camera)}")
     if word == IDENTITY and not assume_forward:
         raise NotProjectableError(
             f"{sensor}: the transforms from {frame!r} to {info['frame_id']!r} do not rotate: a placeholder; "
@@ -129,16 +129,16 @@ def projector(
         k = np.array(info["k"], float).reshape(3, 3)
         lens = Lens(info.get("distortion_model") or "", info.get("d") or ())
         size = int(info.get("width") or 0), int(info.get("height") or 0)
-        poses = frames_from(calibration.static_transforms, info["frame_id"])
+        poses = chain_frames(calibration.static_transforms, info["frame_id"])
     except (DatasetError, KeyError, TypeError, ValueError) as error:
         raise NotProjectableError(f"{sensor}: {error}") from error
     if not np.isfinite(k).all() or frame not in poses:
-        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame, camera)}")
+        raise NotProjectableError(f"{sensor}: the calibration is missing: {_find_missing(info, frame, camera)}")
     way = TO_OPTICAL @ poses[frame] if word == IDENTITY else poses[frame]
     return Projector(way, k, lens, size)
 
 
-def xyz(points: ArrayLike) -> Floats:
+def stack_xyz(points: ArrayLike) -> Floats:
     """(N, 3) of points, which may be a structured cloud with x, y and z of any shape. Raises UsageError."""
     given = np.asarray(points)
     if given.dtype.names is not None:
@@ -148,7 +148,7 @@ def xyz(points: ArrayLike) -> Floats:
     return given.astype(float).reshape(-1, 3)
 
 
-def _what_is_missing(info: Any, frame: str, camera: str) -> str:
+def _find_missing(info: Any, frame: str, camera: str) -> str:
     if not isinstance(info, Mapping) or not info.get("k"):
         return "camera_info is missing" if camera == CAMERA.key else f"camera_info of {camera} is missing"
     if judge(info, (), ()) == MISSING:

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from edgefirst_ros.config import SECOND, Settings
-from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.counts import Progress, ignore_progress
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.names import make_safe
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.messages import Message, header_stamp
+from edgefirst_ros.messages import Message, read_header_stamp
 from edgefirst_ros.pipeline.facts import DatasetFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.frame import ROWS, Chosen, Frame, Part
@@ -29,7 +29,7 @@ from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.time_check import check_time
 from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 from edgefirst_ros.sources.inputs import RecordingInput
-from edgefirst_ros.streams import of_key
+from edgefirst_ros.streams import find_by_key
 from edgefirst_ros.sync.clock import JUMP_BACK, JUMP_FORWARD, Cut
 
 WRITTEN = {
@@ -59,7 +59,7 @@ class _Watch:
         self._now = 0
         self._last: int | None = None
 
-    def take(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         """Add a message."""
         if self._last is not None:
             step = message.log_time - self._last
@@ -69,10 +69,10 @@ class _Watch:
             self.topics[message.topic] = message.schema, array("q"), array("q")
         _, times, delays = self.topics[message.topic]
         times.append(self._now)
-        stamp = header_stamp(message)
+        stamp = read_header_stamp(message)
         delays.append(message.log_time - stamp if stamp else NEVER)
 
-    def found(self) -> dict[str, TopicMessages]:
+    def list_topics(self) -> dict[str, TopicMessages]:
         """Return all topics, their times from the first message on."""
         first = min((min(times) for _, times, _ in self.topics.values()), default=0)
         found = {}
@@ -85,7 +85,7 @@ class _Watch:
 
 
 @contextmanager
-def preview(
+def open_preview(
     given: RecordingInput, settings: Settings, *, members: bool, timed: bool, progress: Progress
 ) -> Iterator[ReportSubject]:
     """Yield a recording as samples, with the members that a report needs; without `members` only their rows.
@@ -99,15 +99,18 @@ def preview(
         sensors = filter(None, [*found.roles.companions, found.roles.sensor])
         return Chooser(found.span[1] - found.span[0], found.cut, settings, sensors)
 
-    with recorded(given, settings, choose, progress) as (subject, found):
+    with open_recording(given, settings, choose, progress) as (subject, found):
         if timed:
             subject.time_check = check_time(found, settings, progress)
         yield subject
 
 
 @contextmanager
-def recorded(
-    given: RecordingInput, settings: Settings, choose: Callable[[FirstPass], Chosen], progress: Progress = quiet
+def open_recording(
+    given: RecordingInput,
+    settings: Settings,
+    choose: Callable[[FirstPass], Chosen],
+    progress: Progress = ignore_progress,
 ) -> Iterator[tuple[ReportSubject, FirstPass]]:
     """Yield a recording as samples, with the members that `choose` needs. Raises RecordingError without any.
 
@@ -121,10 +124,10 @@ def recorded(
     def told(done: int, of: int) -> None:
         progress(f"reading {given.label}", done, of)
 
-    found = walk(first, used, told, watch.take, hashed=True, more=more).conclude(used)
+    found = walk(first, used, told, watch.add, hashed=True, more=more).conclude(used)
     with tempfile.TemporaryDirectory(prefix="edgefirst-report-") as folder:
-        notes, place = _convert(found, safe_name(given.name), Path(folder), used, choose(found), progress)
-        yield ReportSubject(given.name, str(given.path), Dataset(place), watch.found(), notes), found
+        notes, place = _convert(found, make_safe(given.name), Path(folder), used, choose(found), progress)
+        yield ReportSubject(given.name, str(given.path), Dataset(place), watch.list_topics(), notes), found
 
 
 def _convert(
@@ -171,7 +174,7 @@ class Chooser:
 
     def __init__(self, lasts: int, cut: Cut | None, settings: Settings, sensors: Iterable[str]) -> None:
         """`lasts`: length of the recording, ns; `cut`: what of it is shown; `sensors`: keys of those that it has."""
-        self._bases = {sensor: of_key(sensor).base for sensor in sensors}
+        self._bases = {sensor: find_by_key(sensor).base for sensor in sensors}
         self._settings = settings
         self._lasts = lasts
         self._cut = cut
@@ -189,11 +192,11 @@ class Chooser:
 
     def __call__(self, frame: Frame, keyframe: bool) -> Part:
         """Return the part of a frame that is needed."""
-        if frame.number not in self._parts and (part := self._part(frame, keyframe)) is not ROWS:
+        if frame.number not in self._parts and (part := self._choose_part(frame, keyframe)) is not ROWS:
             self._parts[frame.number] = part
         return self._parts.get(frame.number, ROWS)
 
-    def _part(self, frame: Frame, keyframe: bool) -> Part:
+    def _choose_part(self, frame: Frame, keyframe: bool) -> Part:
         if self._first is None:
             self._first = frame.stamp
             self._length = max(1, self._lasts)

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.config.load import setting_fields
-from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.config.load import list_setting_fields
+from edgefirst_ros.counts import Progress, ignore_progress
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.dataset.names import check_path, hint_recover, is_folder_dataset, locate, unfinished_below
+from edgefirst_ros.dataset.names import check_path, find_unfinished_below, hint_recover, is_folder_dataset, locate
 from edgefirst_ros.dataset.objects.location import ObjectPath
-from edgefirst_ros.dataset.objects.places import Place, fetched, files_below, is_fleet, refuse_buckets
+from edgefirst_ros.dataset.objects.places import Place, fetch_places, is_fleet, list_files_below, refuse_buckets
 from edgefirst_ros.dataset.objects.places import locate as places_of
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, counted, need
-from edgefirst_ros.report.facts import gather, quick, quick_of
-from edgefirst_ros.report.page import page, table
-from edgefirst_ros.report.subject import ReportSubject, check_container, summary_of
-from edgefirst_ros.sources.inputs import RecordingInput, is_recording, is_rosbag2, recordings_of
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, Text, UsageError, need, pluralize
+from edgefirst_ros.report.facts import collect_quick, collect_quick_of, gather
+from edgefirst_ros.report.page import render_page, render_table
+from edgefirst_ros.report.subject import ReportSubject, check_container, read_summary
+from edgefirst_ros.sources.inputs import RecordingInput, is_recording, is_rosbag2, list_recordings
 from edgefirst_ros.streams import RECORDINGS
 
 SAMPLES = 12
@@ -61,14 +61,14 @@ class Reported:
         """Return the written files, and the faults by dataset."""
         if self.table is None:
             (facts,) = self.facts
-            yield f"{self.pages[0]}: {facts['verdict']['level']}, {counted(facts['samples'], 'sample')}"
+            yield f"{self.pages[0]}: {facts['verdict']['level']}, {pluralize(facts['samples'], 'sample')}"
             bad = [one for one in facts["verdict"]["checks"] if one["level"] != "green"]
             if bad:
                 yield ""
                 rows = [(one["level"], one["check"], one["where"], one["found"]) for one in bad]
                 yield ("verdict", "what", "where", "found"), rows
             return
-        yield f"{self.table}: {counted(len(self.facts), 'row')}, {counted(len(self.pages), 'page')} beside it"
+        yield f"{self.table}: {pluralize(len(self.facts), 'row')}, {pluralize(len(self.pages), 'page')} beside it"
         yield from (
             f"{one['path']}: {one['error'].removeprefix(one['path'] + ': ')}" for one in self.facts if "error" in one
         )
@@ -93,9 +93,9 @@ class Pages:
 
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
         """Write a page; returns its facts."""
-        with self._opened(one, tell, members=True) as subject:
+        with self._open_subject(one, tell, members=True) as subject:
             found = gather(subject, self.samples)
-            write(place, page(found, title, assumed=self.assume_forward, back=back))
+            write(place, render_page(found, title, assumed=self.assume_forward, back=back))
             return found.facts
 
     def write_all(
@@ -105,12 +105,12 @@ class Pages:
         *,
         title: str | None = None,
         table_only: bool = False,
-        progress: Progress = quiet,
+        progress: Progress = ignore_progress,
     ) -> Reported:
         """Write the table over several to `main`, and the pages beside it."""
         need("report", "report", "jinja2", "plotly")
         check_page(main)
-        places = [] if table_only else beside_table(main, [one.name for one in wanted])
+        places = [] if table_only else name_pages(main, [one.name for one in wanted])
         for place in (main, *places):
             refuse(place, overwrite=self.overwrite)
         found: list[dict[str, Any]] = []
@@ -120,12 +120,12 @@ class Pages:
                 if table_only:
                     found.append(self.row(one))
                 else:
-                    facts = self.write(one, places[number], one.name, main.name, quiet)
+                    facts = self.write(one, places[number], one.name, main.name, ignore_progress)
                     found.append({**facts, "page": places[number].name})
             except EdgeFirstError as error:
                 said = self.named(str(error)).partition("\n")[0]
                 found.append({"name": one.name, "path": self.path_of(one), "error": said})
-        write(main, table(found, title or "Drives"))
+        write(main, render_table(found, title or "Drives"))
         return Reported([main.parent / one["page"] for one in found if "page" in one], main, found)
 
     def row(self, one: Wanted) -> dict[str, Any]:
@@ -135,19 +135,19 @@ class Pages:
                 paths = locate(path)
                 if one.fetch is None:
                     check_container(paths)
-                found = summary_of(paths, self.settings.limits)
+                found = read_summary(paths, self.settings.limits)
                 if found is not None:
-                    return quick(found, one.name, self.path_of(one))
-        with self._opened(one, quiet, members=False) as subject:
-            return quick_of(subject)
+                    return collect_quick(found, one.name, self.path_of(one))
+        with self._open_subject(one, ignore_progress, members=False) as subject:
+            return collect_quick_of(subject)
 
     @contextmanager
-    def _opened(self, one: Wanted, tell: Progress, *, members: bool) -> Iterator[ReportSubject]:
+    def _open_subject(self, one: Wanted, tell: Progress, *, members: bool) -> Iterator[ReportSubject]:
         """Open a dataset, or make the samples of a recording that a page needs."""
         if one.recording is not None:
-            from edgefirst_ros.report.recording import preview
+            from edgefirst_ros.report.recording import open_preview
 
-            with preview(
+            with open_preview(
                 one.recording, self.settings, members=members, timed=members and self.check_time, progress=tell
             ) as subject:
                 subject.assume_forward, subject.path = self.assume_forward, self.path_of(one)
@@ -170,7 +170,7 @@ def report(
     table_only: bool = False,
     join: bool = False,
     settings: Settings | None = None,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
 ) -> Reported:
     """Write an HTML report of each dataset or recording, and a table over several.
 
@@ -207,10 +207,10 @@ def report(
         refuse_buckets("report", [out], "write the report to a folder")
         check_page(Path(out))
     places, failed = _resolve(given)
-    with fetched(places) as found:
-        wanted, several = wanted_of(found, join=join)
+    with fetch_places(places) as found:
+        wanted, several = list_wanted(found, join=join)
         refuse_settings(wanted, settings, check_time=check_time)
-        wanted, several = wanted + [missing(*one) for one in failed], several or bool(failed)
+        wanted, several = wanted + [make_missing_row(*one) for one in failed], several or bool(failed)
         if several and out is None:
             if len(given) > 1 or not os.path.isdir(given[0]):
                 raise UsageError("several PATHs: -o X.html names the table over them; the pages are beside it")
@@ -231,10 +231,10 @@ def _resolve(given: Sequence[str | os.PathLike[str]]) -> tuple[list[Place], list
     for path in given:
         lost = []
         if is_fleet(path):
-            from edgefirst_ros.fleet.datasets import failed_recordings  # conversions too, which no other report needs
+            from edgefirst_ros.fleet.datasets import list_failed  # conversions too, which no other report needs
             from edgefirst_ros.fleet.state import Layout
 
-            lost = failed_recordings(Layout.of(os.fspath(path)), None)
+            lost = list_failed(Layout.of(os.fspath(path)), None)
         try:
             places += places_of([path])
         except UsageError:
@@ -269,21 +269,21 @@ class Wanted:
         return locate(self.path).out / f"{self.name}.html"
 
 
-def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted], bool]:
+def list_wanted(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted], bool]:
     """Return all datasets and recordings that paths name, and whether these can be several.
 
     `join`: all are parts of one recording. Raises DatasetError for other paths, RecordingError for a recording that is
     broken from outside.
     """
     if join:
-        (joined,) = recordings_of(paths, join=True)
+        (joined,) = list_recordings(paths, join=True)
         return [Wanted(joined.path, joined.name, joined)], False
     found: list[Wanted] = []
     several = len(paths) > 1
     for path in paths:
         if is_recording(path):
-            found += _recordings(path)
-        elif not os.path.isdir(path) or os.path.exists(_members_of(path)):
+            found += _list_recordings(path)
+        elif not os.path.isdir(path) or os.path.exists(_list_members(path)):
             try:
                 found.append(Wanted(path, locate(path).name))
             except DatasetError as error:
@@ -291,17 +291,17 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
                     raise
                 raise DatasetError(f"{path}: not a recording, and {str(error).removeprefix(f'{path}: ')}") from error
         else:
-            inside = sorted(_inside(path), key=lambda one: str(one.path))
+            inside = sorted(_list_inside(path), key=lambda one: str(one.path))
             if not inside:
                 hint = hint_recover(str(path))
                 raise DatasetError(f"{path}: not a dataset or recording, and the folder contains neither{hint}")
             found += inside
-            found += [missing(*one) for one in unfinished_below(path)]
+            found += [make_missing_row(*one) for one in find_unfinished_below(path)]
             several = True
     return found, several
 
 
-def missing(uri: str, why: str) -> Wanted:
+def make_missing_row(uri: str, why: str) -> Wanted:
     """Return a red row: a recording of a fleet without a dataset, with the cause."""
 
     def refuse() -> NoReturn:
@@ -314,35 +314,35 @@ def refuse_settings(wanted: Sequence[Wanted], settings: Settings, *, check_time:
     """Raise UsageError for settings of a conversion, or the check of times, without a recording."""
     if not wanted or any(one.recording is not None for one in wanted):
         return
-    usual, fields = Settings(), setting_fields(Settings)
+    usual, fields = Settings(), list_setting_fields(Settings)
     names = [name for name in Settings.model_fields if getattr(settings, name) != getattr(usual, name)]
     flags = [fields[name].flag if name in fields else f"--set {name}" for name in names if name != "limits"]
     for flag in ["--check-time"] * check_time + flags:
         raise UsageError(f"{flag} is for recordings; {wanted[0].path} is a dataset, which shows all its samples")
 
 
-def _recordings(path: Path) -> list[Wanted]:
-    return [Wanted(one.path, one.name, one) for one in recordings_of([path])]
+def _list_recordings(path: Path) -> list[Wanted]:
+    return [Wanted(one.path, one.name, one) for one in list_recordings([path])]
 
 
-def _members_of(path: Path) -> str:
+def _list_members(path: Path) -> str:
     with suppress(DatasetError):
         return str(locate(path).members)
     return ""
 
 
-def _inside(folder: Path) -> Iterator[Wanted]:
+def _list_inside(folder: Path) -> Iterator[Wanted]:
     """Datasets and recordings in a folder, and in those below it that are neither."""
-    for path in files_below(folder, lambda one: is_folder_dataset(one) or is_rosbag2(one)):
+    for path in list_files_below(folder, lambda one: is_folder_dataset(one) or is_rosbag2(one)):
         if is_folder_dataset(path):
             yield Wanted(path, path.name)
         elif path.suffix == ".zip":
             yield Wanted(path, path.stem)
         elif path.suffix in RECORDINGS or os.path.isdir(path):
-            yield from _recordings(path)
+            yield from _list_recordings(path)
 
 
-def beside_table(table: Path, names: Sequence[str]) -> list[Path]:
+def name_pages(table: Path, names: Sequence[str]) -> list[Path]:
     """Return a page for each name, of a URI its last part, beside the table; equal names get numbers."""
     taken = {table.name.casefold()}
     found = []

@@ -16,17 +16,26 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from edgefirst_ros.dataset.names import Key
-from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.query import convert_boxes
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.dataset.verdict import MODEL
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable, text_of
-from edgefirst_ros.report.look import Unreadable, Ways, all_sensors, evenly, projectors, sensors_in, speeds, ways_of
-from edgefirst_ros.report.projection import Projector, xyz
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, escape_text, quote_error
+from edgefirst_ros.report.look import (
+    Unreadable,
+    Ways,
+    find_ways,
+    list_all_sensors,
+    list_sensors,
+    make_projectors,
+    read_speeds,
+    spread_evenly,
+)
+from edgefirst_ros.report.projection import Projector, stack_xyz
 from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject
-from edgefirst_ros.sensors.calibration import frame_of
-from edgefirst_ros.sensors.transforms import BASE, frames_from
-from edgefirst_ros.streams import CAMERA, is_radar, of_key
+from edgefirst_ros.sensors.calibration import find_frame
+from edgefirst_ros.sensors.transforms import BASE, chain_frames
+from edgefirst_ros.streams import CAMERA, find_by_key, is_radar
 
 Frame: TypeAlias = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels."""
@@ -78,21 +87,21 @@ def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
     looked = [place for place in places if place.sample.key in subject.dataset.annotation_rows[1]]
     for source in (looked if len(looked) >= most else [], places):
         left = [place for place in source if by_key[place.sample.key] not in reasons]
-        for place in evenly(left, max(most - len(reasons), 0)):
+        for place in spread_evenly(left, max(most - len(reasons), 0)):
             reasons[by_key[place.sample.key]] = ["evenly spread sample"]
     return [(places[number], ", ".join(why)) for number, why in sorted(reasons.items())][:most]
 
 
-def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Shown]:
+def draw_sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Shown]:
     """Draw the samples that are chosen; what cannot be read is dropped and noted."""
-    ways, poses = projectors(subject), _poses(subject.calibrations, all_sensors(subject, "cloud"))
+    ways, poses = make_projectors(subject), _list_poses(subject.calibrations, list_all_sensors(subject, "cloud"))
     colours: dict[str, Colour] = {}
-    return [_drawn(*one, ways, poses, colours, unreadable) for one in choose(subject, most)]
+    return [_draw_place(*one, ways, poses, colours, unreadable) for one in choose(subject, most)]
 
 
 def draw_card(sample: Sample) -> Image.Image:
     """Return the picture of a sample with its labels, and its points from above beside it."""
-    parts = [Image.open(io.BytesIO(data)) for _, data, _ in _drawings(_card(sample))]
+    parts = [Image.open(io.BytesIO(data)) for _, data, _ in _draw_all(_draw_card(sample))]
     if not parts:
         return Image.new("RGB", ABOVE, PAPER)
     card = Image.new("RGB", (sum(part.width for part in parts), max(part.height for part in parts)), PAPER)
@@ -101,30 +110,33 @@ def draw_card(sample: Sample) -> Image.Image:
     return card
 
 
-def card_html(sample: Sample) -> str:
+def render_card(sample: Sample) -> str:
     """Return the same as HTML, with a caption."""
-    shown = _card(sample)
+    shown = _draw_card(sample)
     images = "".join(
-        f'<img alt="{html.escape(printable(alt))}" style="max-width:100%;vertical-align:top" '
+        f'<img alt="{html.escape(escape_text(alt))}" style="max-width:100%;vertical-align:top" '
         f'src="data:image/{kind};base64,{base64.b64encode(data).decode()}">'
-        for kind, data, alt in _drawings(shown)
+        for kind, data, alt in _draw_all(shown)
     )
     skews = ", ".join(f"{sensor} {ms:+.1f} ms" for sensor, ms in shown.skews.items())
     words = [f"frame {sample.frame} of {sample.name}", sample.group or "", skews and f"skew {skews}", shown.said]
-    caption = html.escape(printable("; ".join(word for word in words if word)))
+    caption = html.escape(escape_text("; ".join(word for word in words if word)))
     return f"<figure>{images}<figcaption>{caption}</figcaption></figure>"
 
 
-def _drawings(shown: Shown) -> list[tuple[str, bytes, str]]:
+def _draw_all(shown: Shown) -> list[tuple[str, bytes, str]]:
     pictures = [("jpeg", data, alt) for data, alt in shown.pictures]
     return pictures + ([("png", shown.above, shown.above_alt)] if shown.above is not None else [])
 
 
-def _card(sample: Sample) -> Shown:
+def _draw_card(sample: Sample) -> Shown:
     """Draw a sample by itself. Raises DatasetError for a member that cannot be read."""
     calibrations, unreadable = {sample.name: sample.calibration}, Unreadable()
-    ways, poses = ways_of(calibrations, sample.inputs), _poses(calibrations, sensors_in(sample.inputs, "cloud"))
-    shown = _drawn(PlacedSample(0.0, sample, None), "", ways, poses, {}, unreadable)
+    ways, poses = (
+        find_ways(calibrations, sample.inputs),
+        _list_poses(calibrations, list_sensors(sample.inputs, "cloud")),
+    )
+    shown = _draw_place(PlacedSample(0.0, sample, None), "", ways, poses, {}, unreadable)
     for error in unreadable.values():
         raise DatasetError(error)
     return shown
@@ -134,29 +146,29 @@ Poses: TypeAlias = "dict[tuple[str, str], Floats]"
 """By sequence and sensor (4, 4) from its frame to the vehicle's. Unknown: none of an instance, else the identity."""
 
 
-def _poses(calibrations: Mapping[str, SequenceCalibration], sensors: Sequence[str]) -> Poses:
+def _list_poses(calibrations: Mapping[str, SequenceCalibration], sensors: Sequence[str]) -> Poses:
     found: Poses = {}
     for name, one in calibrations.items():
-        frames = frames_from(one.static_transforms or (), BASE)
-        found |= {(name, sensor): np.eye(4) for sensor in sensors if of_key(sensor).instance is None}
-        known = {sensor: frame_of(sensor, one.sensor_frames) for sensor in sensors}
+        frames = chain_frames(one.static_transforms or (), BASE)
+        found |= {(name, sensor): np.eye(4) for sensor in sensors if find_by_key(sensor).instance is None}
+        known = {sensor: find_frame(sensor, one.sensor_frames) for sensor in sensors}
         found |= {(name, sensor): frames[frame] for sensor, frame in known.items() if frame in frames}
     return found
 
 
-def _drawn(
+def _draw_place(
     place: PlacedSample, why: str, ways: Ways, poses: Poses, colours: dict[str, Colour], unreadable: Unreadable
 ) -> Shown:
     sample, said, view = place.sample, list[str](), None
     clouds = {}
-    for key in sorted(sensors_in(sample.inputs, "cloud"), key=is_radar):
+    for key in sorted(list_sensors(sample.inputs, "cloud"), key=is_radar):
         what = "radar points" if is_radar(key) else "lidar points"
-        clouds[key] = _points(partial(sample.lidar, key), unreadable, what)
-    cameras = sensors_in(sample.inputs, "camera")
+        clouds[key] = _read_points(partial(sample.lidar, key), unreadable, what)
+    cameras = list_sensors(sample.inputs, "camera")
     name, pictures, listed = f"frame {sample.frame} at {place.seconds:.2f} s", [], []
     for camera in cameras:
         try:
-            picture = scaled(sample.image(camera))
+            picture = scale_picture(sample.image(camera))
         except EdgeFirstError as error:
             unreadable.setdefault("picture", str(error))
             continue
@@ -170,7 +182,7 @@ def _drawn(
                 continue
             if camera == CAMERA.key and way.size[0]:
                 view = math.atan2(way.size[0] / 2, way.k[0, 0])
-            sensor = key if of_key(key).instance is not None else key.partition(".")[0]
+            sensor = key if find_by_key(key).instance is not None else key.partition(".")[0]
             if is_radar(key):
                 drawn.append(f"{draw_radar(picture, points, speed, way, taken)} {sensor} targets")
             else:
@@ -179,7 +191,7 @@ def _drawn(
             drawn.append(_draw_labels(picture, sample, colours, taken, unreadable))
         what = ", ".join(drawn)
         own = f" of {camera}" if len(cameras) > 1 else ""
-        pictures.append((jpeg(picture), f"Picture{own} of {name}, with {what or 'no points'}"))
+        pictures.append((encode_jpeg(picture), f"Picture{own} of {name}, with {what or 'no points'}"))
         listed.append(f"{camera}: {what}" if own and what else what)
     with np.errstate(invalid="ignore"):
         moved = {
@@ -190,7 +202,7 @@ def _drawn(
     lidar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if not is_radar(key))])
     radar = np.concatenate([NOTHING, *(points for key, (points, _) in moved.items() if is_radar(key))])
     speed = np.concatenate([np.zeros(0), *(speed for key, (_, speed) in moved.items() if is_radar(key))])
-    above = png(from_above(lidar, radar, speed, view)) if len(lidar) or len(radar) else None
+    above = encode_png(from_above(lidar, radar, speed, view)) if len(lidar) or len(radar) else None
     alt = f"{len(lidar)} lidar points and {len(radar)} radar targets of {name} from above, forward up"
     skews = {sensor: value / 1e6 for sensor, value in sample.skew.items()}
     words = "; ".join(dict.fromkeys(said)) or "; ".join(filter(None, listed))
@@ -203,7 +215,7 @@ def _draw_labels(
     """Draw the annotations of a sample; returns their description."""
     annotations, metadata = sample.annotations, sample.dataset.metadata
     rows = list(annotations.iter_rows(named=True))
-    boxes = {n: found[0] for n in range(len(rows)) if len(found := boxes_of(annotations[n : n + 1], metadata))}
+    boxes = {n: found[0] for n in range(len(rows)) if len(found := convert_boxes(annotations[n : n + 1], metadata))}
     try:
         draw_annotations(picture, rows, boxes, colours, taken)
     except EdgeFirstError as error:
@@ -212,11 +224,11 @@ def _draw_labels(
     return f"boxes of {', '.join(dict.fromkeys(labels))}" if labels else "no boxes"
 
 
-def _points(read: Any, unreadable: Unreadable, what: str) -> tuple[Floats, Floats]:
+def _read_points(read: Any, unreadable: Unreadable, what: str) -> tuple[Floats, Floats]:
     """(N, 3) places and (N,) speeds of a cloud; empty if it cannot be read."""
     try:
         points = read().ravel()
-        return xyz(points), speeds(points)
+        return stack_xyz(points), read_speeds(points)
     except EdgeFirstError as error:
         unreadable.setdefault(what, str(error))
     except ValueError as error:
@@ -248,23 +260,23 @@ font = cache(ImageFont.load_default)
 """Pillow's own font of a size."""
 
 
-def distance_colours(metres: Floats) -> NDArray[np.uint8]:
+def colour_distances(metres: Floats) -> NDArray[np.uint8]:
     """(N, 3) colours of distances, near ones warm, evenly spread over their logarithm."""
     part = np.log(np.clip(metres, NEAR, FAR) / NEAR) / math.log(FAR / NEAR)
-    return _ladder(part, DISTANCE)
+    return _draw_ladder(part, DISTANCE)
 
 
-def speed_colours(speed: Floats) -> NDArray[np.uint8]:
+def colour_speeds(speed: Floats) -> NDArray[np.uint8]:
     """(N, 3) colours of radial speeds: blue approaches, white rests, red recedes; unknown ones count as 0."""
-    return _ladder(np.clip(np.nan_to_num(speed) / FASTEST, -1, 1) / 2 + 0.5, SPEED)
+    return _draw_ladder(np.clip(np.nan_to_num(speed) / FASTEST, -1, 1) / 2 + 0.5, SPEED)
 
 
-def _ladder(part: Floats, ladder: Floats) -> NDArray[np.uint8]:
+def _draw_ladder(part: Floats, ladder: Floats) -> NDArray[np.uint8]:
     steps = np.linspace(0, 1, len(ladder))
     return np.stack([np.interp(part, steps, ladder[:, c]) for c in range(3)], -1).astype(np.uint8)
 
 
-def scaled(rgb: NDArray[np.uint8]) -> Image.Image:
+def scale_picture(rgb: NDArray[np.uint8]) -> Image.Image:
     """Return the picture, WIDTH across, so that drawings have the same size on all."""
     picture = Image.fromarray(rgb)
     size = WIDTH, max(1, min(round(picture.height * WIDTH / picture.width), 4 * WIDTH))
@@ -286,9 +298,9 @@ def draw_annotations(
     width, height = picture.size
     tags: list[tuple[float, Frame, str, Colour]] = []
     for number, row in enumerate(rows[:MOST_DRAWN]):
-        label = _plain(row.get("label"))
+        label = _make_plain(row.get("label"))
         colour = colours.setdefault(label, LABELS[len(colours) % len(LABELS)])
-        mask = _mask(row.get("mask"), picture.size)
+        mask = _make_mask(row.get("mask"), picture.size)
         if mask is not None:
             picture.paste(colour, mask=mask)
         draw = ImageDraw.Draw(picture)
@@ -315,7 +327,7 @@ def draw_lidar(picture: Image.Image, points: Floats, way: Projector) -> int:
     scale = picture.width / (way.size[0] or picture.width)
     order = np.argsort(-rays[:, 2])  # near ones over far ones
     pixels = (seen.pixels[seen.mask][order] + 0.5) * scale
-    colours = distance_colours(np.linalg.norm(rays[order], axis=1))
+    colours = colour_distances(np.linalg.norm(rays[order], axis=1))
     canvas = np.asarray(picture).copy()
     for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
         x, y = np.clip(np.floor(pixels).astype(int) + corner, 0, np.array(picture.size) - 1).T
@@ -332,7 +344,7 @@ def draw_radar(picture: Image.Image, points: Floats, speed: Floats, way: Project
     seen = way.project(points)
     scale = picture.width / (way.size[0] or picture.width)
     draw = ImageDraw.Draw(picture)
-    colours = speed_colours(speed)
+    colours = colour_speeds(speed)
     for place in np.flatnonzero(seen.mask)[:MOST_DRAWN]:
         x, y = (seen.pixels[place] + 0.5) * scale
         colour = tuple(int(c) for c in colours[place])
@@ -366,10 +378,10 @@ def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) 
         x, y = middle - lidar[:, 1] * scale, base - lidar[:, 0] * scale
         inside = np.isfinite(x) & np.isfinite(y) & (x >= 0) & (x < ABOVE[0]) & (y >= 0) & (y < ABOVE[1])
         canvas = np.asarray(picture).copy()
-        colours = distance_colours(np.linalg.norm(lidar[inside], axis=1))
+        colours = colour_distances(np.linalg.norm(lidar[inside], axis=1))
         canvas[y[inside].astype(int), x[inside].astype(int)] = colours
         picture.paste(Image.fromarray(canvas))
-    for place, colour in zip(radar[:MOST_DRAWN], speed_colours(speed), strict=False):
+    for place, colour in zip(radar[:MOST_DRAWN], colour_speeds(speed), strict=False):
         if np.isfinite(place).all():
             x, y = middle - place[1] * scale, base - place[0] * scale
             draw.ellipse((x - 4, y - 4, x + 4, y + 4), outline=tuple(int(c) for c in colour), width=2)
@@ -377,7 +389,7 @@ def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) 
     return picture
 
 
-def filmstrip(shown: Sequence[Shown]) -> list[tuple[bytes, str]]:
+def make_filmstrip(shown: Sequence[Shown]) -> list[tuple[bytes, str]]:
     """Return small JPEGs of up to STRIP pictures of the sheet, spread evenly, with their texts."""
     there = [one for one in shown if one.pictures]
     found = []
@@ -385,18 +397,18 @@ def filmstrip(shown: Sequence[Shown]) -> list[tuple[bytes, str]]:
         data, alt = one.pictures[0]
         with Image.open(io.BytesIO(data)) as picture:
             picture.thumbnail((WIDTH // 2, WIDTH // 2))
-            found.append((jpeg(picture), alt))
+            found.append((encode_jpeg(picture), alt))
     return found
 
 
-def jpeg(picture: Image.Image, quality: int = 82) -> bytes:
+def encode_jpeg(picture: Image.Image, quality: int = 82) -> bytes:
     """Return the JPEG of a picture; colours at full resolution, as far points differ from grey by colour only."""
     buffer = io.BytesIO()
     picture.convert("RGB").save(buffer, "JPEG", quality=quality, subsampling=0)
     return buffer.getvalue()
 
 
-def png(picture: Image.Image) -> bytes:
+def encode_png(picture: Image.Image) -> bytes:
     """Return the bytes of a drawing, in 64 colours."""
     buffer = io.BytesIO()
     picture.convert("RGB").quantize(64, Image.Quantize.FASTOCTREE).save(buffer, "PNG", compress_level=6)
@@ -414,27 +426,27 @@ def _place_tag(
         own = x - 2, y - 1, x + frame[2] - frame[0] + 2, frame[3] + 1
         free = not any(own[0] < b[2] and b[0] < own[2] and own[1] < b[3] and b[1] < own[3] for b in taken)
         if free and own[1] >= 0 and own[3] <= picture.height:
-            _tag(draw, (x, y), text, colour)
+            _draw_tag(draw, (x, y), text, colour)
             taken.append(own)
             return
 
 
-def _tag(draw: ImageDraw.ImageDraw, place: tuple[float, float], text: str, colour: Colour) -> None:
+def _draw_tag(draw: ImageDraw.ImageDraw, place: tuple[float, float], text: str, colour: Colour) -> None:
     """Text on a dark ground, so that it is read on any picture."""
     left, top, right, bottom = draw.textbbox(place, text, font=font(11))
     draw.rectangle((left - 2, top - 1, right + 2, bottom + 1), fill=PAPER)
     draw.text(place, text, fill=colour, font=font(11))
 
 
-def _plain(text: object) -> str:
+def _make_plain(text: object) -> str:
     """Return a label as one short line."""
     if not isinstance(text, str):
         return ""
-    shown = printable(text[: LONGEST_TEXT + 1]).replace("\n", " ")
+    shown = escape_text(text[: LONGEST_TEXT + 1]).replace("\n", " ")
     return shown if len(shown) <= LONGEST_TEXT else f"{shown[:LONGEST_TEXT]}..."
 
 
-def _mask(data: object, size: tuple[int, int]) -> Image.Image | None:
+def _make_mask(data: object, size: tuple[int, int]) -> Image.Image | None:
     """A mask of the picture's shape as transparency, in the size drawn; None for another shape or type."""
     if not isinstance(data, bytes):
         return None
@@ -444,5 +456,5 @@ def _mask(data: object, size: tuple[int, int]) -> Image.Image | None:
                 return None
             plain = mask.convert("L").resize(size, Image.Resampling.NEAREST)
     except Exception as error:  # any error of the library on bad bytes
-        raise DatasetError(f"a mask cannot be read: {text_of(error)}") from error
+        raise DatasetError(f"a mask cannot be read: {quote_error(error)}") from error
     return plain.point([n * 90 // 255 for n in range(256)])

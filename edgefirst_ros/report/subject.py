@@ -18,9 +18,9 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.reader import open_tables
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.schema import SequenceCalibration, frames_metadata
+from edgefirst_ros.dataset.schema import SequenceCalibration, parse_frames_metadata
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.summary import DatasetSummary, stated_calibrations, summarize, summarize_dataset
+from edgefirst_ros.dataset.summary import DatasetSummary, read_calibrations, summarize, summarize_dataset
 from edgefirst_ros.dataset.verdict import MODEL, Timeline
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -128,7 +128,7 @@ class ReportSubject:
         return [its[n] for key, its in by_sequence.items() for n in spread(len(its), shares[key])]
 
 
-def summary_of(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> DatasetSummary | None:
+def read_summary(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> DatasetSummary | None:
     """Return the summary by the tables; None where they are not sufficient, so that members must be processed.
 
     Raises DatasetError where a table cannot be read.
@@ -136,8 +136,8 @@ def summary_of(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> DatasetS
     _, frames = open_tables(paths, limits)
     if frames is None:
         return None
-    metadata, timeline = frames_metadata(paths.frames, frames.metadata), Timeline.of_file(frames)
-    told = stated_calibrations(metadata)
+    metadata, timeline = parse_frames_metadata(paths.frames, frames.metadata), Timeline.of_file(frames)
+    told = read_calibrations(metadata)
     if not told or not told.keys() >= set(timeline.names):
         return None
     return summarize(timeline, metadata, told)

@@ -15,8 +15,8 @@ import numpy as np
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.transforms import BASE, OPTICAL_NAMES, frames_from
-from edgefirst_ros.streams import CAMERA, CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
+from edgefirst_ros.sensors.transforms import BASE, OPTICAL_NAMES, chain_frames
+from edgefirst_ros.streams import CAMERA, CAMERA_INFO, TF_MESSAGE, TRANSFORM, find_by_key
 
 if TYPE_CHECKING:
     from edgefirst_ros.messages import FrameTransform
@@ -46,7 +46,7 @@ class _First:
     value: dict[str, Any]
     changed: int | None = None
 
-    def note(self, value: Mapping[str, Any], log_time: int) -> None:
+    def add(self, value: Mapping[str, Any], log_time: int) -> None:
         if self.changed is None and value != self.value and repr(value) != repr(self.value):  # NaN
             self.changed = log_time
 
@@ -65,7 +65,7 @@ class PictureFacts:
     """Width and height, pixels."""
 
 
-def frame_id_of(content: Any) -> str | None:
+def read_frame_id(content: Any) -> str | None:
     """Return the frame_id of a decoded message, of tiles of the first one, without a leading slash; else None."""
     first = content[0] if isinstance(content, list) else content
     found = getattr(first, "frame_id", "") or getattr(getattr(first, "header", None), "frame_id", "")
@@ -75,7 +75,7 @@ def frame_id_of(content: Any) -> str | None:
 class Calibration:
     """Collects messages of camera/info, tf_static and model/info; the first of each counts.
 
-    Owns: one thread calls `take`; another one may set the size of pictures, and any may read in the meantime.
+    Owns: one thread calls `add`; another one may set the size of pictures, and any may read in the meantime.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class Calibration:
         self._infos: dict[tuple[str, str], _First] = {}
         self._transforms: dict[tuple[str, str], _First] = {}
 
-    def note_frame(self, sensor: str, content: Any) -> None:
+    def record_frame(self, sensor: str, content: Any) -> None:
         """Note the frame of a sensor from its first message."""
         if sensor not in self._framed:
             self._framed.add(sensor)
-            frame = frame_id_of(content) or ""
-            if frame != frame_of(sensor, {}) and 0 < len(frame) <= LONGEST_NAME:
+            frame = read_frame_id(content) or ""
+            if frame != find_frame(sensor, {}) and 0 < len(frame) <= LONGEST_NAME:
                 self.sensor_frames[sensor] = frame
 
     @property
@@ -147,7 +147,7 @@ class Calibration:
         own = [key for key in same if key[0] == pictures.own] or [key for key in keys if key[0] == pictures.own]
         if own or len(same) == 1:
             return (own or same)[0]
-        fits = [key for key in same or keys if _size_of(self._infos[key].value) == pictures.size]
+        fits = [key for key in same or keys if _read_size(self._infos[key].value) == pictures.size]
         return fits[0] if len(fits) == 1 else None
 
     @property
@@ -173,7 +173,7 @@ class Calibration:
     def size(self) -> tuple[int, int] | None:
         """Width and height of the pictures, pixels, as CameraInfo states them."""
         info = self.camera_info
-        return _size_of(info) if info is not None else None
+        return _read_size(info) if info is not None else None
 
     def focal_35mm(self, camera: str = CAMERA.key) -> int | None:
         """Return the focal length of a camera in mm of a 36 mm wide picture: round(36 fx / width)."""
@@ -191,7 +191,7 @@ class Calibration:
             key, pictures = self._key(camera), self.cameras.get(camera)
             may_be = {of for of, _ in self._infos if pictures is None or pictures.among is None or of in pictures.among}
             if key is not None:
-                size = _size_of(self._infos[key].value)
+                size = _read_size(self._infos[key].value)
                 if size is not None and pictures is not None and pictures.size not in (None, size):
                     of, its = (" x ".join(map(str, one or ())) for one in (size, pictures.size))
                     found.append(f"camera/info: {key[0]} is for pictures of {of}, those of {pictures.topic} have {its}")
@@ -214,12 +214,12 @@ class Calibration:
                 found.append(_describe_change(name, self._transforms[parent, child]))
         return found
 
-    def take(self, schema: str, content: Any, log_time: int = 0, topic: str = "") -> None:
+    def add(self, schema: str, content: Any, log_time: int = 0, topic: str = "") -> None:
         """Add a decoded message; `log_time` in ns. Raises MessageError for more content than any vehicle has."""
         if schema == CAMERA_INFO:
             _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
             _check("characters of a name", max(map(len, (content.frame_id, content.distortion_model))))
-            frame = frame_id_of(content) or ""
+            frame = read_frame_id(content) or ""
             model = MODELS.get(content.distortion_model.lower(), content.distortion_model)
             info = {"frame_id": frame, "width": content.width, "height": content.height, "distortion_model": model}
             info |= {key: [float(v) for v in getattr(content, key)] for key in ("d", "k", "r", "p")}
@@ -232,7 +232,7 @@ class Calibration:
             key = topic, frame
             if key not in self._infos:
                 _check("camera infos", len(self._infos) + 1, MOST_CAMERAS)
-            self._infos.setdefault(key, _First(info)).note(info, log_time)
+            self._infos.setdefault(key, _First(info)).add(info, log_time)
         elif schema == "edgefirst_msgs/msg/ModelInfo":
             if not self.labels:  # as long as a model is loaded, its info has none
                 labels = list(content.labels)
@@ -240,9 +240,9 @@ class Calibration:
                 _check("characters of a name", max(map(len, labels), default=0))
                 self.labels = labels
         elif schema in (TRANSFORM, TF_MESSAGE):
-            from edgefirst_ros.messages import transforms_of  # opening a dataset needs no messages
+            from edgefirst_ros.messages import list_transforms  # opening a dataset needs no messages
 
-            for transform in transforms_of(schema, content):
+            for transform in list_transforms(schema, content):
                 self._transform(transform, log_time)
 
     def merge(self, other: Calibration) -> None:
@@ -271,7 +271,7 @@ class Calibration:
         found = {"parent": given.frame_id, "child": given.child_frame_id, "translation": place, "rotation": turn}
         first = self._transforms.setdefault(key, _First(found))
         if found != first.value and not _alike(found, first.value):
-            first.note(found, log_time)
+            first.add(found, log_time)
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -281,19 +281,19 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(moved < ROUNDING and min(turned) < ROUNDING)
 
 
-def _size_of(info: Mapping[str, Any]) -> tuple[int, int] | None:
+def _read_size(info: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return the width and height of a CameraInfo, pixels; None if it does not state them."""
     return (info["width"], info["height"]) if info["width"] and info["height"] else None
 
 
-def utc_text(stamp: int) -> str:
+def format_utc(stamp: int) -> str:
     """Return a time in ns since the epoch as text of ISO 8601, to the millisecond."""
     seconds, rest = divmod(stamp, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
 
 
 def _describe_change(what: str, first: _First) -> str:
-    when = utc_text(first.changed or 0)
+    when = format_utc(first.changed or 0)
     return f"{what} changes at {when} (log_time {first.changed}): the first one counts"
 
 
@@ -302,14 +302,14 @@ def _check(what: str, number: int, most: int = LONGEST_NAME) -> None:
         raise MessageError(CANNOT_BE_STORED, f"{number} {what}, up to {most} count")
 
 
-def frame_of(sensor: str, named: Mapping[str, str]) -> str:
+def find_frame(sensor: str, named: Mapping[str, str]) -> str:
     """Return the frame that a sensor measures in: that of `named`, else as the device names it, `radar`."""
     return named.get(sensor) or sensor.partition(".")[0]
 
 
-def frames_of(sensors: Iterable[str], named: Mapping[str, str]) -> set[str]:
-    """Return the frames that companion sensors (`radar.cube`) measure in, see `frame_of`."""
-    return {frame_of(key, named) for key in sensors if of_key(key).topics and of_key(key).form != "camera"}
+def find_frames(sensors: Iterable[str], named: Mapping[str, str]) -> set[str]:
+    """Return the frames that companion sensors (`radar.cube`) measure in, see `find_frame`."""
+    return {find_frame(key, named) for key in sensors if find_by_key(key).topics and find_by_key(key).form != "camera"}
 
 
 def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
@@ -323,7 +323,7 @@ def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
         focal, camera = float(info["k"][0]), info["frame_id"]
         if not (math.isfinite(focal) and focal > 0):
             return MISSING
-        ways = frames_from(transforms or (), camera) if frames else {}
+        ways = chain_frames(transforms or (), camera) if frames else {}
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return MISSING
     if not ways.keys() >= set(frames):

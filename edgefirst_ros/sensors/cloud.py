@@ -69,7 +69,7 @@ def check_cloud(message: PointCloud2, limits: Limits = DEFAULT_LIMITS) -> None:
     Unknown datatypes, names that a PCD header cannot hold, data shorter than announced, more than `limits.cloud_points`
     points, no fields; where it has points, fields that exceed them.
     """
-    _described(message)
+    _read_fields(message)
     points, most = message.width * message.height, limits.cloud_points
     if points > most:
         raise MessageError(CANNOT_BE_STORED, f"cloud of {points} points, more than {most} (limits.cloud_points)")
@@ -84,7 +84,7 @@ def encode_cloud(
     NaN where the message has no such field. A packed little-endian message is not copied: its buffer is the second one.
     Raises MessageError as check_cloud does, for any size.
     """
-    fields = _described(message)
+    fields = _read_fields(message)
     extra = [_Field(name, "f4", 0, 1) for name in extra_nan if all(field.name != name for field in fields)]
     points = message.width * message.height
     body = message.data.view()
@@ -92,36 +92,36 @@ def encode_cloud(
     ends = itertools.accumulate((field.size for field in fields), initial=0)
     in_line = [*ends] == [*(field.offset for field in fields), message.point_step]
     packed = in_line and (message.height <= 1 or message.row_step == message.width * step)
-    header = _header([*fields, *extra], message.width, message.height, data)
+    header = _make_header([*fields, *extra], message.width, message.height, data)
     if data == "binary" and packed and not extra and not message.is_bigendian:
         return [header, body[: points * step]]
-    table = _filled(message, fields, extra)
+    table = _fill_table(message, fields, extra)
     for field in extra:
         table[field.name] = np.nan
     if data == "ascii":
-        return [header, _text(table)]
-    return [header, _compressed(table) if data == "binary_compressed" else table.view(np.uint8).data]
+        return [header, _format_points(table)]
+    return [header, _compress_columns(table) if data == "binary_compressed" else table.view(np.uint8).data]
 
 
-def speed_field(names: Iterable[str]) -> str | None:
+def find_speed_field(names: Iterable[str]) -> str | None:
     """Return the field of a radar's points that has the speed along the ray; None without one."""
     known = {name.lower(): name for name in names}
     return next((known[name] for name in SPEEDS if name in known), None)
 
 
-def points_of(message: PointCloud2) -> NDArray[Any]:
+def read_points(message: PointCloud2) -> NDArray[Any]:
     """Return the points of a message, as `decode_cloud` of its PCD file. Raises MessageError as check_cloud does."""
-    return _filled(message, _described(message))
+    return _fill_table(message, _read_fields(message))
 
 
-def pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:
+def make_pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:
     """Return the header of a binary PCD file of points of a structured type without padding, viewed from the origin."""
     columns = [(name, record[name].base, record[name]) for name in record.names or ()]
     fields = [_Field(name, base.str[1:], 0, whole.itemsize // base.itemsize) for name, base, whole in columns]
-    return _header(fields, width, height, "binary")
+    return _make_header(fields, width, height, "binary")
 
 
-def _header(fields: Sequence[_Field], width: int, height: int, data: Form) -> bytes:
+def _make_header(fields: Sequence[_Field], width: int, height: int, data: Form) -> bytes:
     columns = [(field.name, field.kind[1], field.kind[0].upper(), str(field.count)) for field in fields]
     described = map(" ".join, zip(*columns, strict=True)) if columns else [""] * 4
     values = "0.7", *described, width, height, "0 0 0 1 0 0 0", width * height, data
@@ -150,7 +150,7 @@ def decode_grid(pcd: bytes, *, writable: bool = True) -> NDArray[Any]:
         if form == "ascii":
             table = _from_text(bytes(body), record, points)
         elif form == "binary_compressed":
-            table = _from_compressed(body, record, points)
+            table = _decompress_columns(body, record, points)
         elif form != "binary":
             raise ValueError(f"data form {form!r}")
         elif len(body) < points * record.itemsize:
@@ -163,8 +163,8 @@ def decode_grid(pcd: bytes, *, writable: bool = True) -> NDArray[Any]:
         raise DatasetError(f"PCD cannot be read: {error}") from error
 
 
-def _described(message: PointCloud2) -> Sequence[_Field]:
-    fields = _fields_of(tuple((one.offset, one.name, one.datatype, one.count) for one in message.fields))
+def _read_fields(message: PointCloud2) -> Sequence[_Field]:
+    fields = _check_fields(tuple((one.offset, one.name, one.datatype, one.count) for one in message.fields))
     width, height, step = message.width, message.height, message.point_step
     if not width or not height:
         return fields
@@ -183,7 +183,7 @@ def _described(message: PointCloud2) -> Sequence[_Field]:
 
 
 @functools.lru_cache(16)
-def _fields_of(described: tuple[tuple[int, str, int, int], ...]) -> tuple[_Field, ...]:
+def _check_fields(described: tuple[tuple[int, str, int, int], ...]) -> tuple[_Field, ...]:
     """The checked fields of (offset, name, datatype, count) in offset order: the same for all clouds of a topic."""
     fields: list[_Field] = []
     for offset, name, datatype, count in sorted(described, key=operator.itemgetter(0)):
@@ -197,7 +197,7 @@ def _fields_of(described: tuple[tuple[int, str, int, int], ...]) -> tuple[_Field
     return tuple(fields)
 
 
-def _filled(message: PointCloud2, fields: Sequence[_Field], extra: Sequence[_Field] = ()) -> NDArray[Any]:
+def _fill_table(message: PointCloud2, fields: Sequence[_Field], extra: Sequence[_Field] = ()) -> NDArray[Any]:
     """Return a packed table of all points with the fields, of any steps and byte order, and those of `extra` unset."""
     table = np.empty(message.width * message.height, _record([*fields, *extra]))
     order = ">" if message.is_bigendian else "<"
@@ -217,19 +217,19 @@ def _record(fields: Sequence[_Field]) -> np.dtype[Any]:
     return np.dtype([(f.name, "<" + f.kind) if f.count == 1 else (f.name, "<" + f.kind, (f.count,)) for f in fields])
 
 
-def _text(table: NDArray[Any]) -> bytes:
+def _format_points(table: NDArray[Any]) -> bytes:
     """Return one line per point; floats in the shortest form that reads back as the same value."""
     found = []
     for first in range(0, len(table), PIECE):  # a number as an object takes ten times its bytes
         words = []
         for name in table.dtype.names or ():
             # str of a numpy float is the shortest form of its own width; of the item it would be that of a double.
-            words += [list(map(str, values)) for values in _numbers(table[first : first + PIECE][name])]
+            words += [list(map(str, values)) for values in _read_numbers(table[first : first + PIECE][name])]
         found.append("".join(" ".join(line) + "\n" for line in zip(*words, strict=True)).encode())
     return b"".join(found)
 
 
-def _numbers(column: NDArray[Any]) -> Iterable[NDArray[Any]]:
+def _read_numbers(column: NDArray[Any]) -> Iterable[NDArray[Any]]:
     """Return the values of a field, of a COUNT above 1 one after the other."""
     return column.T if column.ndim > 1 else [column]
 
@@ -242,7 +242,7 @@ def _from_text(body: bytes, record: np.dtype[Any], points: int) -> NDArray[Any]:
     table, first = np.empty(points, record), 0
     for name in record.names or ():
         kind, column = record[name].base, table[name]
-        for values in _numbers(column):
+        for values in _read_numbers(column):
             numbers = words[first::per_point]
             first += 1
             values[...] = np.array(numbers if kind.kind == "f" else list(map(int, numbers)), kind)
@@ -260,7 +260,7 @@ def _load_lzf() -> Any:
     return import_module("lzf")
 
 
-def _compressed(table: NDArray[Any]) -> bytes:
+def _compress_columns(table: NDArray[Any]) -> bytes:
     """Sizes and LZF data: the columns one after the other, as PCL writes them."""
     lzf = _load_lzf()
     plain = b"".join(table[name].tobytes() for name in table.dtype.names or ())
@@ -271,7 +271,7 @@ def _compressed(table: NDArray[Any]) -> bytes:
     return struct.pack("<II", len(packed), len(plain)) + packed
 
 
-def _from_compressed(body: memoryview, record: np.dtype[Any], points: int) -> NDArray[Any]:
+def _decompress_columns(body: memoryview, record: np.dtype[Any], points: int) -> NDArray[Any]:
     packed, size = struct.unpack_from("<II", body)
     if size != points * record.itemsize or packed > len(body) - 8 or size > LZF_LIMIT * packed:
         raise ValueError(f"{packed} bytes that unpack to {size} for {points} points of {record.itemsize}")
@@ -304,13 +304,13 @@ def _read_header(head: bytes) -> tuple[int, np.dtype[Any], int, int, str]:
             header[words[0]] = words[1:]
         start = end + 1
     record = _record_of(header)
-    width, height, points = (_number(header, key) for key in ("WIDTH", "HEIGHT", "POINTS"))
+    width, height, points = (_parse_number(header, key) for key in ("WIDTH", "HEIGHT", "POINTS"))
     if points != width * height:
         raise ValueError(f"{points} points for {width} x {height}")
     return start, record, width, height, header["DATA"][0]
 
 
-def _number(header: dict[str, list[str]], key: str) -> int:
+def _parse_number(header: dict[str, list[str]], key: str) -> int:
     """Return a number of the header, of plain digits: others are read by some and not by others."""
     (word,) = header[key]
     if not (word.isascii() and word.isdigit() and len(word) <= DIGITS):

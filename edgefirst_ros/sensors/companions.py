@@ -18,11 +18,11 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, encode_cloud
-from edgefirst_ros.sensors.cube import check_cube, cube_parts, decode_cube
+from edgefirst_ros.sensors.cube import check_cube, decode_cube, encode_cube_parts
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 from edgefirst_ros.sensors.png import decode_gray, encode_gray, is_filled
-from edgefirst_ros.streams import of_key
+from edgefirst_ros.streams import find_by_key
 
 DEPTH, REFLECT = "mono16", "mono8"
 """Encodings of the images."""
@@ -50,17 +50,17 @@ def decode_reflect(jpeg: bytes) -> npt.NDArray[np.uint8]:
 
 def _check_image(encoding: str, message: Any, limits: Limits) -> None:
     check_size(message.width, message.height, limits)
-    _pixels(message, encoding)
+    _read_pixels(message, encoding)
 
 
 def _encode_reflect(message: Any, *_: Any) -> Sequence[Any]:
     import simplejpeg
 
-    pixels = _pixels(message, REFLECT)[..., np.newaxis]
+    pixels = _read_pixels(message, REFLECT)[..., np.newaxis]
     return [bytes(simplejpeg.encode_jpeg(pixels, quality=95, colorspace="GRAY", colorsubsampling="GRAY"))]
 
 
-def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
+def _read_pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
     """(height, width) uint16 or uint8 of an Image."""
     size = 2 if encoding == DEPTH else 1
     width, height, step = message.width, message.height, message.step
@@ -90,10 +90,12 @@ class Codec(NamedTuple):
 
 _CLOUD = Codec(check_cloud, lambda message, _, settings: encode_cloud(message, settings.pcd), decode_cloud)
 _DEPTH = Codec(
-    partial(_check_image, DEPTH), lambda message, *_: [encode_gray(_pixels(message, DEPTH), smooth=True)], decode_depth
+    partial(_check_image, DEPTH),
+    lambda message, *_: [encode_gray(_read_pixels(message, DEPTH), smooth=True)],
+    decode_depth,
 )
 CODECS: dict[str, Codec] = {
-    "radar.cube": Codec(check_cube, lambda message, stamp, _: cube_parts(message, stamp), decode_cube),
+    "radar.cube": Codec(check_cube, lambda message, stamp, _: encode_cube_parts(message, stamp), decode_cube),
     "radar.targets": _CLOUD._replace(encode=_encode_targets),
     "radar.clusters": _CLOUD,
     "lidar.points": _CLOUD,
@@ -104,9 +106,9 @@ CODECS: dict[str, Codec] = {
 """Key of a sensor in `streams.SENSORS` -> its codec, also of its other instances."""
 
 
-def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError when a companion's message cannot be stored."""
-    CODECS[of_key(sensor).base].check(content, limits)
+    CODECS[find_by_key(sensor).base].check(content, limits)
 
 
 def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequence[Any]:
@@ -114,7 +116,7 @@ def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequenc
 
     `stamp`: its time in ns, offset included.
     """
-    return CODECS[of_key(sensor).base].encode(content, stamp, settings)
+    return CODECS[find_by_key(sensor).base].encode(content, stamp, settings)
 
 
 def decode(sensor: str, data: bytes) -> Any:
@@ -122,4 +124,4 @@ def decode(sensor: str, data: bytes) -> Any:
 
     Raises EdgeFirstError where it cannot be read.
     """
-    return CODECS[of_key(sensor).base].decode(data)
+    return CODECS[find_by_key(sensor).base].decode(data)

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
-from edgefirst_ros.errors import DatasetError, MessageError, text_of, without_attribute
+from edgefirst_ros.errors import DatasetError, MessageError, quote_error, without_attribute
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.jpeg import Buffer
-from edgefirst_ros.sensors.png import GRAY, NONE, png_parts, read_png, unpack_gray
+from edgefirst_ros.sensors.png import GRAY, NONE, make_parts, read_png, unpack_gray
 
 if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import RadarCube
@@ -107,7 +107,7 @@ class Cube:
             int16 in the message's shape and axis order, `message_shape`.
         """
         present = [code for code in ORDER if code in self.layout]
-        sizes = _cells(self.layout, self.message_shape, self.is_complex)
+        sizes = _count_cells(self.layout, self.message_shape, self.is_complex)
         values = self.values.reshape([sizes[code] for code in present] + [2 if self.is_complex else 1])
         back = [present.index(code) for code in self.layout]
         return np.ascontiguousarray(values.transpose([*back, len(back)])).reshape(self.message_shape)
@@ -133,25 +133,25 @@ def check_cube(message: RadarCube, limits: Limits = DEFAULT_LIMITS) -> None:
     Layout and shape must be of one length, the codes known and different, the product of the shape the number of
     values (at most `limits.cube_values`), and the last dimension of a complex cube even.
     """
-    found, most = _described(message)[2].size, limits.cube_values
+    found, most = _check_message(message)[2].size, limits.cube_values
     if found > most:
         raise MessageError(CANNOT_BE_STORED, f"cube of {found} values, more than {most} (limits.cube_values)")
 
 
 def encode_cube(message: RadarCube, timestamp: int) -> bytes:
-    """Return the PNG of `cube_parts`."""
-    return b"".join(cube_parts(message, timestamp))
+    """Return the PNG of `encode_cube_parts`."""
+    return b"".join(encode_cube_parts(message, timestamp))
 
 
-def cube_parts(message: RadarCube, timestamp: int) -> list[Buffer]:
+def encode_cube_parts(message: RadarCube, timestamp: int) -> list[Buffer]:
     """Return the PNG of a cube as parts that follow one another.
 
     It has uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex). `timestamp` is the
     message's stamp in ns. Equal messages become equal bytes. Raises MessageError as check_cube does, for any size.
     """
-    layout, shape, values = _described(message)
+    layout, shape, values = _check_message(message)
     scales = np.frombuffer(message.scales.view(), "<f4")
-    sizes = _cells(layout, shape, message.is_complex)
+    sizes = _count_cells(layout, shape, message.is_complex)
     present = [code for code in ORDER if code in layout]
     if present != list(layout):
         moved = values.reshape([sizes[code] for code in layout] + [2 if message.is_complex else 1])
@@ -167,10 +167,10 @@ def cube_parts(message: RadarCube, timestamp: int) -> list[Buffer]:
         "timestamp": timestamp,
     }
     described = [(f"edgefirst:{key}", json.dumps(value)) for key, value in texts.items()]
-    return png_parts(_lines(values.reshape(height, width)), width, 16, texts=described)
+    return make_parts(_make_lines(values.reshape(height, width)), width, 16, texts=described)
 
 
-def _lines(values: NDArray[np.int16]) -> NDArray[np.uint8]:
+def _make_lines(values: NDArray[np.int16]) -> NDArray[np.uint8]:
     """Return the lines of a picture of (height, width) values: a filter byte, then int16 + 32768, high byte first.
 
     As uint16 that is a flip of the top bit. In blocks that stay in the cache it takes a fifth of the time. On real
@@ -208,23 +208,23 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
             with Image.open(io.BytesIO(png)) as picture:
                 pixels = np.asarray(picture).astype(np.uint16)
         values = (pixels ^ np.uint16(0x8000)).view(np.int16)
-        return _described_picture(values, texts) if texts else _grid(values, rows, columns)
+        return _read_described(values, texts) if texts else _make_grid(values, rows, columns)
     except Exception as error:  # errors of Pillow, json and struct on a file of another form
-        raise DatasetError(f"radar cube cannot be read: {text_of(error)}") from error
+        raise DatasetError(f"radar cube cannot be read: {quote_error(error)}") from error
 
 
-def _described(message: RadarCube) -> tuple[tuple[int, ...], tuple[int, ...], NDArray[np.int16]]:
+def _check_message(message: RadarCube) -> tuple[tuple[int, ...], tuple[int, ...], NDArray[np.int16]]:
     """Checked layout, shape and flat values of a message."""
     values = np.frombuffer(message.cube.view(), "<i2")
     layout = tuple(np.frombuffer(message.layout.view(), np.uint8).tolist())
     shape = tuple(np.frombuffer(message.shape.view(), "<u2").tolist())
-    fault = _fault(layout, shape, bool(message.is_complex), values.size)
+    fault = _find_fault(layout, shape, bool(message.is_complex), values.size)
     if fault:
         raise MessageError(CANNOT_BE_STORED, f"cube with layout {list(layout)} and shape {list(shape)}: {fault}")
     return layout, shape, values
 
 
-def _fault(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool, count: int) -> str:
+def _find_fault(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool, count: int) -> str:
     """Why a cube cannot be placed; empty when it can."""
     if not layout or len(layout) != len(shape):
         return "layout and shape do not match"
@@ -239,12 +239,12 @@ def _fault(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool, co
     return ""
 
 
-def _cells(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool) -> dict[int, int]:
+def _count_cells(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool) -> dict[int, int]:
     """Size by axis code, of complex cells where the cube is complex."""
     return dict(zip(layout, (*shape[:-1], shape[-1] // 2 if is_complex else shape[-1]), strict=True))
 
 
-def description_fault(texts: Mapping[str, Any], height: int, count: int) -> str:
+def find_description_fault(texts: Mapping[str, Any], height: int, count: int) -> str:
     """Return why a description does not fit a picture of `height` lines and `count` values; empty if it fits."""
     missing = {"layout", "shape", "scales", "is_complex", "timestamp"} - texts.keys()
     if missing:
@@ -255,25 +255,25 @@ def description_fault(texts: Mapping[str, Any], height: int, count: int) -> str:
         return f"has layout {layout}, shape {shape} and scales {texts['scales']}"
     if type(is_complex) is not bool or type(timestamp) is not int:
         return f"has is_complex {is_complex!r} and timestamp {timestamp!r}"
-    fault = _fault(tuple(layout), tuple(shape), is_complex, count)
+    fault = _find_fault(tuple(layout), tuple(shape), is_complex, count)
     if fault:
         return f"has layout {layout} and shape {shape}: {fault}"
-    sizes = _cells(layout, shape, is_complex)
+    sizes = _count_cells(layout, shape, is_complex)
     fits = height == sizes.get(SEQUENCE, 1) * sizes.get(RANGE, 1)
     return "" if fits else f"has layout {layout} and shape {shape} for {height} lines"
 
 
-def _described_picture(values: NDArray[np.int16], texts: dict[str, Any]) -> Cube:
-    if fault := description_fault(texts, len(values), values.size):
+def _read_described(values: NDArray[np.int16], texts: dict[str, Any]) -> Cube:
+    if fault := find_description_fault(texts, len(values), values.size):
         raise ValueError(f"its description {fault}")
     layout, shape, is_complex = tuple(texts["layout"]), tuple(texts["shape"]), texts["is_complex"]
     scales = tuple(math.nan if scale is None else float(scale) for scale in texts["scales"])
-    sizes = _cells(layout, shape, is_complex)
+    sizes = _count_cells(layout, shape, is_complex)
     wanted = [sizes.get(code, 1) for code in ORDER] + [2] * is_complex
     return Cube(values.reshape(wanted), layout, shape, scales, is_complex, texts["timestamp"])
 
 
-def _grid(values: NDArray[np.int16], rows: int, columns: int) -> Cube:
+def _make_grid(values: NDArray[np.int16], rows: int, columns: int) -> Cube:
     is_complex = (rows, columns) != (1, 1)
     height, width = values.shape
     if rows < 1 or columns < 1 or height % rows or width % (columns * (2 if is_complex else 1)):

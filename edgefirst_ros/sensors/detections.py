@@ -26,11 +26,11 @@ from edgefirst_ros.counts import (
     NOT_PLACED,
     SEMANTIC,
 )
-from edgefirst_ros.errors import MessageError, nearest_first
+from edgefirst_ros.errors import MessageError, sort_nearest
 from edgefirst_ros.messages import Cubes
-from edgefirst_ros.sensors.calibration import frame_id_of
-from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
-from edgefirst_ros.sensors.transforms import BASE, Floats, SensorPlace, World, move_boxes, pose, rotation
+from edgefirst_ros.sensors.calibration import read_frame_id
+from edgefirst_ros.sensors.masks import VOID, encode_classes, encode_instance, is_empty
+from edgefirst_ros.sensors.transforms import BASE, Floats, SensorPlace, World, make_pose, make_rotation, move_boxes
 
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
@@ -69,7 +69,7 @@ class Context(NamedTuple):
         return values
 
 
-def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) -> list[str] | None:
+def map_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) -> list[str] | None:
     """Return the model's labels by index, as a label map names them: a label that is renamed keeps its index.
 
     If several get one name, or the name of another label, one index has it; the others keep their old names.
@@ -85,15 +85,15 @@ def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) ->
     return found
 
 
-def unknown_labels(labels: Sequence[str], label_map: Mapping[str, str]) -> str:
+def find_unknown_labels(labels: Sequence[str], label_map: Mapping[str, str]) -> str:
     """Return the names in a label map that are not labels of the model, and the labels, similar first; else ""."""
     unknown = [name for name in label_map if name not in labels]
     if not unknown:
         return ""
-    return f"label_map: the model has no label {unknown[0]!r}; it has {nearest_first(unknown[0], labels)}"
+    return f"label_map: the model has no label {unknown[0]!r}; it has {sort_nearest(unknown[0], labels)}"
 
 
-def rows_of_model(
+def make_model_rows(
     message: Model | Detect, context: Context, mask: Mask | None = None
 ) -> tuple[list[dict[str, object]], Counter[str]]:
     """(annotation rows, {reason: number}) of a result; `mask` is the one that came without a header.
@@ -111,17 +111,17 @@ def rows_of_model(
     if mask is not None:  # it does not name its box among several
         masks = [mask] if not mask.boxed or len(boxes) == 1 else []
         dropped[BAD_MASK] += not masks
-    timing = _timing(message)
+    timing = _read_timing(message)
     for n, box in enumerate(boxes):
         label = context.label_map.get(box.label, box.label)
-        fault = _fault(box, (box.center_x, box.center_y, box.width, box.height), label, context)
+        fault = _find_fault(box, (box.center_x, box.center_y, box.width, box.height), label, context)
         if fault is not None:
             dropped[fault] += 1
             continue
         row: dict[str, object] = {
             "label": label,
             "label_index": context.index_of(label),
-            "object_id": object_id(box.track_id, n, context),
+            "object_id": make_object_id(box.track_id, n, context),
             "box2d": (box.center_x, box.center_y, box.width, box.height),
             "box2d_score": box.score,
             "timing": timing,
@@ -139,7 +139,7 @@ def rows_of_model(
     return rows, +dropped
 
 
-def rows_of_boxes3d(
+def make_box_rows(
     message: Detect | Cubes, context: Context, motion: Floats | None = None, world: World | None = None
 ) -> tuple[list[dict[str, object]], Counter[str]]:
     """Turn boxes in space, as fusion sends them, into annotation rows.
@@ -160,7 +160,7 @@ def rows_of_boxes3d(
         the dropped boxes.
     """
     if isinstance(message, Cubes):
-        return _rows_of_cubes(message, context, world)
+        return _make_cube_rows(message, context, world)
     rows: list[dict[str, object]] = []
     boxes: list[tuple[float, ...]] = []
     dropped: Counter[str] = Counter()
@@ -170,16 +170,16 @@ def rows_of_boxes3d(
         if name not in context.classes and name.isdecimal() and len(name) <= 4 and int(name) < len(context.classes):
             name = context.classes[int(name)]  # a class that is reported by its number
         label = context.label_map.get(name, name)
-        fault = _fault(box, sides, label, context)
+        fault = _find_fault(box, sides, label, context)
         if fault is not None:
             dropped[fault] += 1
             continue
-        track = _own_uuid(box.track_id) or _made_uuid(f"{context.sequence}/{context.frame}/3d/{n}")
+        track = _find_own_uuid(box.track_id) or _make_uuid(f"{context.sequence}/{context.frame}/3d/{n}")
         index = context.index_of(label)
         rows.append({"label": label, "label_index": index, "object_id": track, "box3d_score": box.score})
         boxes.append(sides)
     if rows:
-        place = context.place_of(frame_id_of(message) or "")
+        place = context.place_of(read_frame_id(message) or "")
         moved = move_boxes(boxes, place.way)
         if motion is not None and place.frame == BASE:
             moved = move_boxes(moved, motion)
@@ -188,15 +188,15 @@ def rows_of_boxes3d(
     return rows, dropped
 
 
-def _rows_of_cubes(
+def _make_cube_rows(
     message: Cubes, context: Context, world: World | None
 ) -> tuple[list[dict[str, object]], Counter[str]]:
-    """Turn boxes with poses of their own into annotation rows, as `rows_of_boxes3d`; they have no score."""
+    """Turn boxes with poses of their own into annotation rows, as `make_box_rows`; they have no score."""
     rows: list[dict[str, object]] = []
     dropped: Counter[str] = Counter()
     for n, box in enumerate(message.boxes):
         label = context.label_map.get(box.label, box.label)
-        frame, way = box.frame_id, pose(rotation(box.orientation), np.array(box.position))
+        frame, way = box.frame_id, make_pose(make_rotation(box.orientation), np.array(box.position))
         if world is not None and frame == world.fixed:
             if world.way is None:
                 dropped[NOT_PLACED] += 1
@@ -207,31 +207,31 @@ def _rows_of_cubes(
         if not all(map(math.isfinite, solid)) or (box.label and not label):
             dropped[DROPPED_LABEL if box.label and not label else NOT_FINITE] += 1
             continue
-        track = _made_uuid(f"{context.sequence}/{box.track or f'{context.frame}/3d/{n}'}")
+        track = _make_uuid(f"{context.sequence}/{box.track or f'{context.frame}/3d/{n}'}")
         index = context.index_of(label)
         rows.append({"label": label or None, "label_index": index, "object_id": track, "box3d": tuple(solid)})
     return rows, dropped
 
 
-def object_id(track: str, box: int, context: Context) -> str:
+def make_object_id(track: str, box: int, context: Context) -> str:
     """A UUID in lower case: the device's own, else one of sequence and track, else of sequence, frame and box."""
     if track:
-        return _own_uuid(track) or _made_uuid(f"{context.sequence}/{track}")
-    return _made_uuid(f"{context.sequence}/{context.frame}/{box}")
+        return _find_own_uuid(track) or _make_uuid(f"{context.sequence}/{track}")
+    return _make_uuid(f"{context.sequence}/{context.frame}/{box}")
 
 
-def _own_uuid(track: str) -> str | None:
+def _find_own_uuid(track: str) -> str | None:
     try:
         return str(uuid.UUID(track))
     except ValueError:
         return None
 
 
-def _made_uuid(name: str) -> str:
+def _make_uuid(name: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
-def _fault(box: DetectBox, sides: Sequence[float], label: str, context: Context) -> str | None:
+def _find_fault(box: DetectBox, sides: Sequence[float], label: str, context: Context) -> str | None:
     """Return why a box does not become a row; None if it does."""
     if not all(map(math.isfinite, (*sides, box.score))):
         return NOT_FINITE
@@ -255,22 +255,29 @@ def _add_mask(
     else:
         try:
             size = context.size
-            row["mask"] = class_png(mask, size, context.values()) if box is None else instance_png(mask, box, size)
+            row["mask"] = (
+                encode_classes(mask, size, context.values()) if box is None else encode_instance(mask, box, size)
+            )
         except MessageError:
             dropped[BAD_MASK] += 1
 
 
-def _timing(message: Any) -> dict[str, int | None]:
+def _read_timing(message: Any) -> dict[str, int | None]:
     """{load, preprocess, inference, decode} in ns; load includes preprocessing, the older Detect has no decode_time.
 
     Until November 2025 a Detect had stamps around its model_time: that of its header, and that of a monotonic clock.
     """
     if _has_stamps(message):
-        return {"load": None, "preprocess": None, "inference": _nanoseconds(message.model_time), "decode": None}
+        return {"load": None, "preprocess": None, "inference": _sum_ns(message.model_time), "decode": None}
     load = message.input_time if hasattr(message, "input_time") else message.input_timestamp
     decode = [message.output_time, message.decode_time] if hasattr(message, "decode_time") else [message.output_time]
-    inference = _nanoseconds(message.model_time)
-    return {"load": _nanoseconds(load), "preprocess": None, "inference": inference, "decode": _nanoseconds(*decode)}
+    inference = _sum_ns(message.model_time)
+    return {
+        "load": _sum_ns(load),
+        "preprocess": None,
+        "inference": inference,
+        "decode": _sum_ns(*decode),
+    }
 
 
 def _has_stamps(message: Any) -> bool:
@@ -280,10 +287,10 @@ def _has_stamps(message: Any) -> bool:
 
 def is_idle(message: Any) -> bool:
     """True if a Detect says only that the camera sends: the vendor's model sends such ones while it is loaded."""
-    return _has_stamps(message) and not _nanoseconds(message.model_time) and not message.boxes
+    return _has_stamps(message) and not _sum_ns(message.model_time) and not message.boxes
 
 
-def _nanoseconds(*times: Duration | Time) -> int | None:
+def _sum_ns(*times: Duration | Time) -> int | None:
     """Return the sum; None where one is negative: the clock was set back while it was measured."""
     found = [time.sec * 1_000_000_000 + time.nanosec for time in times]
     return sum(found) if min(found) >= 0 else None

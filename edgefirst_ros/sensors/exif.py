@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.jpeg import APP0, APP1, DQT, HUFFMAN, SOS, Buffer, jpeg_segments, usual_tables
-from edgefirst_ros.sensors.png import PNG_SIGNATURE, png_chunk, png_chunks
+from edgefirst_ros.sensors.jpeg import APP0, APP1, DQT, HUFFMAN, SOS, Buffer, iter_segments, usual_tables
+from edgefirst_ros.sensors.png import PNG_SIGNATURE, iter_chunks, make_chunk
 
 SECOND = 1_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -94,8 +94,12 @@ def encode_exif(info: ExifInfo) -> bytes:
     ]
     if info.focal_35mm is not None and 1 <= info.focal_35mm <= 0xFFFF:
         exif.append((0xA405, SHORT, struct.pack(">H", info.focal_35mm)))
-    main = [(0x010F, ASCII, _ascii(MAKE)), (0x0110, ASCII, _ascii(info.host)), (0x0131, ASCII, _ascii(info.software))]
-    return _join(main, exif, _gps(info, moment, nanoseconds, date))
+    main = [
+        (0x010F, ASCII, _encode_ascii(MAKE)),
+        (0x0110, ASCII, _encode_ascii(info.host)),
+        (0x0131, ASCII, _encode_ascii(info.software)),
+    ]
+    return _join(main, exif, _make_gps(info, moment, nanoseconds, date))
 
 
 def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
@@ -104,11 +108,11 @@ def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
     None for EXIF that is broken, or that another program wrote. Raises DatasetError if the name is too long.
     """
     try:
-        own = _own_directories(_payload(memoryview(picture).cast("B")) or b"")
+        own = _read_own(_find_payload(memoryview(picture).cast("B")) or b"")
     except MessageError:
         return None
     comment = {} if own is None else {tag: value for tag, _, value in own[1]}
-    said = _comment(comment.get(COMMENT))
+    said = _parse_comment(comment.get(COMMENT))
     if own is None or "sequence" not in said:
         return None
     new, (main, exif, gps) = b"ASCII\0\0\0" + json.dumps({**said, "sequence": sequence}).encode(), own
@@ -117,14 +121,14 @@ def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
 
 def _join(main: list[Entry], exif: list[Entry], gps: list[Entry]) -> bytes:
     """Return the TIFF bytes of three directories. Raises DatasetError if they do not fit into a picture."""
-    at = 8 + _size(main) + ENTRY.size * (2 if gps else 1)
-    described = _directory(exif, at)
+    at = 8 + _measure_directory(main) + ENTRY.size * (2 if gps else 1)
+    described = _make_directory(exif, at)
     pointers = [(MAIN, LONG, struct.pack(">I", at))]
     tail = b""
     if gps:
         pointers.append((GPS, LONG, struct.pack(">I", at + len(described))))
-        tail = _directory(gps, at + len(described))
-    tiff = b"".join((HEADER, _directory([*main, *pointers], 8), described, tail))
+        tail = _make_directory(gps, at + len(described))
+    tiff = b"".join((HEADER, _make_directory([*main, *pointers], 8), described, tail))
     if len(tiff) > LONGEST_TIFF:
         raise DatasetError(f"EXIF of {len(tiff)} bytes does not fit into a picture: sequence or host name too long")
     return tiff
@@ -141,7 +145,7 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
     data = memoryview(jpeg).cast("B")
     segment = struct.pack(">BBH6s", 0xFF, APP1, len(exif) + 8, b"Exif\0\0") + exif
     start, dropped = 2, []
-    for marker, begin, end in jpeg_segments(data):
+    for marker, begin, end in iter_segments(data):
         if marker in (DQT, SOS):
             break
         if marker == APP0 and begin == 2:
@@ -162,9 +166,9 @@ def insert_png(png: Buffer, exif: bytes) -> list[Buffer]:
     Raises MessageError(UNDECODABLE) when the chunks are broken.
     """
     data = memoryview(png).cast("B")
-    parts: list[Buffer] = [data[:33], png_chunk(b"eXIf", exif)]
+    parts: list[Buffer] = [data[:33], make_chunk(b"eXIf", exif)]
     start = position = 33
-    for kind, body in png_chunks(data):
+    for kind, body in iter_chunks(data):
         if kind == b"IHDR":
             continue
         end = position + len(body) + 12
@@ -182,7 +186,7 @@ def read_exif(picture: Buffer) -> ExifFound:
     The stamp is that of our UserComment, else DateTimeOriginal with its fraction and offset (UTC without one).
     Raises MessageError(UNDECODABLE) when the picture or its EXIF is broken.
     """
-    payload = _payload(memoryview(picture).cast("B"))
+    payload = _find_payload(memoryview(picture).cast("B"))
     if payload is None:
         return ExifFound(None, None, None, None, None, None)
     if len(payload) > LONGEST_EXIF:
@@ -192,40 +196,40 @@ def read_exif(picture: Buffer) -> ExifFound:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Pillow only warns of entries that are cut or no values of their tag
-            own = _own_directories(payload)
+            own = _read_own(payload)
             if own is not None:
-                exif, gps = ({tag: _value(kind, raw) for tag, kind, raw in entries} for entries in own[1:])
+                exif, gps = ({tag: _decode_value(kind, raw) for tag, kind, raw in entries} for entries in own[1:])
             else:
                 main = _read_directory(payload)
                 exif = _read_directory(payload, main[MAIN]) if MAIN in main else {}
                 gps = _read_directory(payload, main[GPS]) if GPS in main else {}
-            comment = _comment(exif.get(COMMENT))
+            comment = _parse_comment(exif.get(COMMENT))
             stamp, sequence, frame = (comment.get(key) for key in ("timestamp_ns", "sequence", "frame"))
             return ExifFound(
                 sequence if isinstance(sequence, str) else None,
                 frame if type(frame) is int else None,
-                stamp if type(stamp) is int else _moment(exif),
-                _signed(gps.get(2), negative=gps.get(1) == "S"),
-                _signed(gps.get(4), negative=gps.get(3) == "W"),
-                _signed(gps.get(6), negative=gps.get(5) == b"\1"),
+                stamp if type(stamp) is int else _parse_moment(exif),
+                _parse_degrees(gps.get(2), negative=gps.get(1) == "S"),
+                _parse_degrees(gps.get(4), negative=gps.get(3) == "W"),
+                _parse_degrees(gps.get(6), negative=gps.get(5) == b"\1"),
             )
     except (ValueError, LookupError, TypeError, OverflowError, OSError, SyntaxError, Warning, struct.error) as error:
         raise MessageError(UNDECODABLE, f"EXIF: {error}") from error
 
 
 # ---- writing -----------------------------------------------------------------------------------
-def _gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[Entry]:
+def _make_gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[Entry]:
     if info.latitude is None or info.longitude is None:
         return []
     second = moment.second * FINE + nanoseconds * FINE // SECOND
-    altitude, error = _rational(info.altitude), _rational(info.error)
-    heading = _rational(None if info.heading is None else info.heading % 360)
+    altitude, error = _encode_rational(info.altitude), _encode_rational(info.error)
+    heading = _encode_rational(None if info.heading is None else info.heading % 360)
     entries = [
         (0, BYTE, b"\2\3\0\0"),
         (1, ASCII, b"S\0" if info.latitude < 0 else b"N\0"),
-        (2, RATIONAL, _degrees(info.latitude)),
+        (2, RATIONAL, _encode_degrees(info.latitude)),
         (3, ASCII, b"W\0" if info.longitude < 0 else b"E\0"),
-        (4, RATIONAL, _degrees(info.longitude)),
+        (4, RATIONAL, _encode_degrees(info.longitude)),
     ]
     if info.altitude is not None and altitude:
         entries += [(5, BYTE, b"\1" if info.altitude < 0 else b"\0"), (6, RATIONAL, altitude)]
@@ -236,13 +240,13 @@ def _gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[
     return [*entries, (31, RATIONAL, error)] if error else entries
 
 
-def _degrees(angle: float) -> bytes:
+def _encode_degrees(angle: float) -> bytes:
     """Degrees, minutes and seconds; rounded as a whole, so that no 60.0000000 s comes out."""
     minutes, seconds = divmod(round(abs(angle) * 3600 * FINE), 60 * FINE)
     return struct.pack(">6I", minutes // 60, 1, minutes % 60, 1, seconds, FINE)
 
 
-def _rational(value: float | None) -> bytes:
+def _encode_rational(value: float | None) -> bytes:
     """Return a number's absolute value to three decimals, or as an integer if that does not fit; else empty."""
     if value is None or not math.isfinite(value):
         return b""
@@ -253,16 +257,16 @@ def _rational(value: float | None) -> bytes:
     return b""
 
 
-def _ascii(text: str) -> bytes:
+def _encode_ascii(text: str) -> bytes:
     return text.replace("\0", "").encode("ascii", "backslashreplace") + b"\0"
 
 
-def _size(entries: list[Entry]) -> int:
-    """Return the bytes of `_directory`."""
+def _measure_directory(entries: list[Entry]) -> int:
+    """Return the bytes of `_make_directory`."""
     return 6 + sum(ENTRY.size + (len(value) + len(value) % 2 if len(value) > 4 else 0) for _, _, value in entries)
 
 
-def _directory(entries: list[Entry], at: int) -> bytes:
+def _make_directory(entries: list[Entry], at: int) -> bytes:
     """Return a TIFF directory that is at offset `at`, its longer values right after it."""
     place = at + 6 + 12 * len(entries)
     head, heap = [struct.pack(">H", len(entries))], []
@@ -279,7 +283,7 @@ def _directory(entries: list[Entry], at: int) -> bytes:
 
 
 # ---- reading -----------------------------------------------------------------------------------
-def _entries(tiff: bytes, at: int) -> list[Entry]:
+def _read_entries(tiff: bytes, at: int) -> list[Entry]:
     """Return the entries of a directory. Raises LookupError if their values take more bytes than there are."""
     found, left = list[Entry](), len(tiff)
     end = at + 2 + ENTRY.size * int.from_bytes(tiff[at : at + 2], "big")
@@ -292,19 +296,19 @@ def _entries(tiff: bytes, at: int) -> list[Entry]:
     return found
 
 
-def _own_directories(tiff: bytes) -> tuple[list[Entry], list[Entry], list[Entry]] | None:
+def _read_own(tiff: bytes) -> tuple[list[Entry], list[Entry], list[Entry]] | None:
     """Return the three directories of EXIF as `_join` lays it out, without pointers; None of any other."""
     try:
-        main = _entries(tiff, len(HEADER))
+        main = _read_entries(tiff, len(HEADER))
         places = {tag: int.from_bytes(value, "big") for tag, _, value in main if tag in (MAIN, GPS)}
         own = [entry for entry in main if entry[0] not in places]
-        exif, gps = _entries(tiff, places[MAIN]), _entries(tiff, places[GPS]) if GPS in places else []
+        exif, gps = _read_entries(tiff, places[MAIN]), _read_entries(tiff, places[GPS]) if GPS in places else []
         return (own, exif, gps) if _join(own, exif, gps) == tiff else None
     except (struct.error, LookupError, DatasetError):
         return None
 
 
-def _value(kind: int, raw: bytes) -> Any:
+def _decode_value(kind: int, raw: bytes) -> Any:
     """Return a value of our EXIF as Pillow gives it, which takes ten times as long."""
     if kind == RATIONAL:
         numbers = struct.unpack(f">{len(raw) // 4}I", raw)
@@ -313,10 +317,10 @@ def _value(kind: int, raw: bytes) -> Any:
     return raw.removesuffix(b"\0").decode("latin-1") if kind == ASCII else raw
 
 
-def _payload(data: memoryview) -> bytes | None:
+def _find_payload(data: memoryview) -> bytes | None:
     if data[:8] == PNG_SIGNATURE:
-        return next((bytes(body) for kind, body in png_chunks(data) if kind == b"eXIf"), None)
-    for marker, begin, end in jpeg_segments(data):
+        return next((bytes(body) for kind, body in iter_chunks(data) if kind == b"eXIf"), None)
+    for marker, begin, end in iter_segments(data):
         if marker == APP1 and bytes(data[begin + 4 : begin + 10]) == b"Exif\0\0":
             return bytes(data[begin + 10 : end])
     return None
@@ -332,7 +336,7 @@ def _read_directory(tiff: bytes, at: int | None = None) -> Mapping[int, Any]:
     return directory
 
 
-def _comment(raw: Any) -> dict[str, Any]:
+def _parse_comment(raw: Any) -> dict[str, Any]:
     """Return the JSON object of our UserComment; empty where the comment is something else."""
     try:
         found = json.loads(raw[8:]) if isinstance(raw, bytes) and raw[:8] == b"ASCII\0\0\0" else None
@@ -341,7 +345,7 @@ def _comment(raw: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _moment(tags: Mapping[int, Any]) -> int | None:
+def _parse_moment(tags: Mapping[int, Any]) -> int | None:
     """Return DateTimeOriginal in ns since the epoch; None without it."""
     texts = {tag: str(tags[tag]).strip("\0 ") for tag in (0x9003, 0x9011, 0x9291) if tag in tags}
     if 0x9003 not in texts:
@@ -351,7 +355,7 @@ def _moment(tags: Mapping[int, Any]) -> int | None:
     return seconds * SECOND + int((texts.get(0x9291) or "0").ljust(9, "0")[:9])
 
 
-def _signed(parts: Any, *, negative: bool) -> float | None:
+def _parse_degrees(parts: Any, *, negative: bool) -> float | None:
     """Return one number of degrees, minutes and seconds, or of one part, with its sign."""
     try:
         numbers = [float(part) for part in (parts if isinstance(parts, tuple) else [] if parts is None else [parts])]

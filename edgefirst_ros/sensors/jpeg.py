@@ -28,7 +28,7 @@ MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]", re.DOTALL)
 """End of coded pixels: a marker that is not a stuffed byte, restart marker or fill byte."""
 
 
-def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
+def iter_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
     """Yield (marker, begin, end) in bytes of the segments after SOI, up to and with the first SOS.
 
     Raises MessageError(UNDECODABLE) when SOI is missing or a segment is broken or cut.
@@ -57,18 +57,18 @@ def usual_tables() -> bytes:
     import simplejpeg
 
     usual = simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8))
-    return b"".join(usual[begin:end] for marker, begin, end in jpeg_segments(usual) if marker == DHT)
+    return b"".join(usual[begin:end] for marker, begin, end in iter_segments(usual) if marker == DHT)
 
 
-def jpeg_size(jpeg: Buffer) -> tuple[int, int]:
+def read_jpeg_size(jpeg: Buffer) -> tuple[int, int]:
     """Return (width, height) in pixels of a JPEG from its frame header.
 
     Raises MessageError(UNDECODABLE) without one.
     """
     data = memoryview(jpeg).cast("B")
-    for marker, begin, end in jpeg_segments(data):
+    for marker, begin, end in iter_segments(data):
         if marker in FRAMES:
-            return _frame_size(data[begin + 4 : end])
+            return _read_frame_size(data[begin + 4 : end])
     raise MessageError(UNDECODABLE, "JPEG without a frame header")
 
 
@@ -80,9 +80,9 @@ def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
     """
     data = memoryview(jpeg).cast("B")
     size, tables, scan = None, 0, 0
-    for marker, begin, end in jpeg_segments(data):
+    for marker, begin, end in iter_segments(data):
         if marker in FRAMES:
-            size = _frame_size(data[begin + 4 : end])
+            size = _read_frame_size(data[begin + 4 : end])
         tables += marker == DQT
         scan = end if marker == SOS else 0
     if size is None or not tables or not scan:
@@ -107,7 +107,7 @@ def _check_scans(data: memoryview, scan: int) -> None:
     raise MessageError(UNDECODABLE, "JPEG without its end")
 
 
-def _frame_size(body: memoryview) -> tuple[int, int]:
+def _read_frame_size(body: memoryview) -> tuple[int, int]:
     if len(body) < 6 or not body[5] or len(body) != 6 + 3 * body[5]:
         raise MessageError(UNDECODABLE, f"JPEG frame header of {len(body)} bytes")
     height, width = struct.unpack_from(">HH", body, 1)

@@ -31,16 +31,16 @@ def is_empty(mask: Mask | MaskBox) -> bool:
     return not mask.width * mask.height and not len(mask.mask)
 
 
-def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) -> bytes:
+def encode_instance(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) -> bytes:
     """Return an instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
 
     Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines also.
     Raises MessageError(CANNOT_BE_STORED) when its cells do not fit its size.
     """
-    cells = _scores(mask, 1)[:, :, 0] > OBJECT
+    cells = _read_scores(mask, 1)[:, :, 0] > OBJECT
     width, height = size
-    columns, inside_x = _placed(width, box.center_x, box.width, mask.width)
-    lines, inside_y = _placed(height, box.center_y, box.height, mask.height)
+    columns, inside_x = _place_pixels(width, box.center_x, box.width, mask.width)
+    lines, inside_y = _place_pixels(height, box.center_y, box.height, mask.height)
     packed = np.zeros((height, 1 + (width + 7) // 8), np.uint8)
     if inside_x.stop > inside_x.start and inside_y.stop > inside_y.start:
         if len(cells) > len(lines):
@@ -54,23 +54,23 @@ def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) ->
     return encode_png(packed, width, 1)
 
 
-def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.uint8]) -> bytes:
+def encode_classes(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.uint8]) -> bytes:
     """Return the class of every pixel of a picture of `size` (width, height): an 8-bit grayscale PNG.
 
     The mask covers the picture: with one value a cell it is the class, with several they are the scores of the classes,
     of which the highest counts, of equal ones the first. `values`, uint8 (256,): the value written for each class.
     Raises MessageError(CANNOT_BE_STORED) when the mask contradicts its description, or has more than 255 classes.
     """
-    scores = _scores(mask, VOID)
+    scores = _read_scores(mask, VOID)
     width, height = size
     lines = (2 * np.arange(height) + 1) * mask.height // (2 * height)
     columns = (2 * np.arange(width) + 1) * mask.width // (2 * width)
     if mask.height > height:  # only the lines that are used
         scores, lines = scores[lines], np.arange(height)
-    return encode_gray(values[_classes(scores)][:, columns][lines])
+    return encode_gray(values[_find_classes(scores)][:, columns][lines])
 
 
-def _classes(scores: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _find_classes(scores: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the class of each cell, uint8 (lines, columns), from (lines, columns, values)."""
     count = scores.shape[2]
     if count == 1:
@@ -84,7 +84,7 @@ def _classes(scores: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return found
 
 
-def _placed(pixels: int, centre: float, extent: float, cells: int) -> tuple[NDArray[np.intp], slice]:
+def _place_pixels(pixels: int, centre: float, extent: float, cells: int) -> tuple[NDArray[np.intp], slice]:
     """(cell of each pixel inside the box, the slice of these pixels) along one side of the picture."""
     if extent <= 0:
         return np.empty(0, np.intp), slice(0, 0)
@@ -95,7 +95,7 @@ def _placed(pixels: int, centre: float, extent: float, cells: int) -> tuple[NDAr
     return place[begin:end].astype(np.intp), slice(begin, end)
 
 
-def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
+def _read_scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
     """Return the unpacked values of a mask, uint8 (height, width, values a cell), at most `most` a cell.
 
     How many they are follows from the number of bytes.
@@ -107,7 +107,7 @@ def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
     if not isinstance(data, bytes):
         data = data.view()  # on Python 3.10 the codec's own views are no buffers
     if mask.encoding == "zstd":
-        data = _unpacked(data, min(cells * most, MAX_CELLS))
+        data = _unpack_frame(data, min(cells * most, MAX_CELLS))
     elif mask.encoding:
         raise MessageError(CANNOT_BE_STORED, f"mask encoding {mask.encoding!r}, expected none or 'zstd'")
     values, odd = divmod(len(data), cells)
@@ -117,7 +117,7 @@ def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8).reshape(mask.height, mask.width, values)
 
 
-def _unpacked(data: Any, limit: int) -> bytes:
+def _unpack_frame(data: Any, limit: int) -> bytes:
     """Return the content of a zstd frame; one that states more than `limit` bytes is not unpacked at all."""
     import zstandard
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.sensors.cloud import points_of, speed_field
-from edgefirst_ros.sensors.navigation import DEGREE, Fix, fix_of, reachable, yaw_pitch_roll
+from edgefirst_ros.sensors.cloud import find_speed_field, read_points
+from edgefirst_ros.sensors.navigation import DEGREE, Fix, find_angles, fix_of, is_reachable
 from edgefirst_ros.sensors.picture import AREA, Picture, PictureEncoder
 
 Floats = NDArray[np.float64]
@@ -116,13 +116,13 @@ class PictureMotion(SensorMotion):
         now = np.fft.rfft2((blocks - blocks.mean(axis=(1, 2), keepdims=True)) * window)
         step = np.zeros(2)
         if self._before is not None and self._before.shape == now.shape:
-            right, down = _shifts(self._before, now, bottom - top).T
+            right, down = _measure_shifts(self._before, now, bottom - top).T
             step[:] = _fit_middle(right), np.median(down)
         self.motions[TURN].add(stamp, step)
         self._before = now
 
 
-def _shifts(before: NDArray[np.complex128], after: NDArray[np.complex128], height: int) -> Floats:
+def _measure_shifts(before: NDArray[np.complex128], after: NDArray[np.complex128], height: int) -> Floats:
     """Return how far each block moved right and down, (blocks, 2), pixels, by phase correlation of their spectra."""
     product = after * before.conj()
     down, across = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(BLOCK)
@@ -161,7 +161,7 @@ class ScanMotion(SensorMotion):
 
     def add(self, stamp: int, content: Any) -> None:
         """Add a cloud. Raises MessageError if its data are broken."""
-        columns = _columns(content, "x", "y", "z")
+        columns = _read_columns(content, "x", "y", "z")
         if columns is None:
             return
         x, y, z = columns
@@ -169,7 +169,7 @@ class ScanMotion(SensorMotion):
         seen = (reach > NEAREST) & (reach < FARTHEST) & (z > -BELOW)
         nearest_first = np.argsort(reach[seen])
         here = np.stack([x[seen], y[seen]], axis=1)[nearest_first]
-        _, first = np.unique((_angles(here) / math.tau * BINS).astype(np.int64), return_index=True)
+        _, first = np.unique((_measure_angles(here) / math.tau * BINS).astype(np.int64), return_index=True)
         if len(first) < FEWEST:
             return
         outline = _Outline.of(here[first])
@@ -179,9 +179,9 @@ class ScanMotion(SensorMotion):
         self.motions[TURN].add(stamp, self._step[2:].copy())
 
 
-def _columns(message: Any, *names: str) -> list[Floats] | None:
+def _read_columns(message: Any, *names: str) -> list[Floats] | None:
     """Return fields of the points of a cloud; None if one is missing. Raises MessageError if its data are broken."""
-    points = points_of(message)
+    points = read_points(message)
     there = set(names) <= set(points.dtype.names or ())
     return [np.atleast_2d(points[name].T)[0].astype(np.float64) for name in names] if there else None
 
@@ -196,15 +196,17 @@ class _Outline(NamedTuple):
     @classmethod
     def of(cls, points: Floats) -> _Outline:
         """Return the outline of points in any order."""
-        points = points[np.argsort(_angles(points))]
+        points = points[np.argsort(_measure_angles(points))]
         along = np.roll(points, -1, axis=0) - np.roll(points, 1, axis=0)
         length = np.linalg.norm(along, axis=1, keepdims=True)
         along[(length > LONGEST_SIDE)[:, 0]] = np.nan
-        return cls(_angles(points), points, np.stack([-along[:, 1], along[:, 0]], axis=1) / np.maximum(length, 1e-6))
+        return cls(
+            _measure_angles(points), points, np.stack([-along[:, 1], along[:, 0]], axis=1) / np.maximum(length, 1e-6)
+        )
 
     def off(self, moved: Floats) -> tuple[Floats, Floats]:
         """Return how far points are from the surface in their direction, m, and its normals, (N, 2)."""
-        angle = _angles(moved)
+        angle = _measure_angles(moved)
         after = np.searchsorted(self.angles, angle) % len(self.angles)
         nearer = np.abs(self.angles[after] - angle) > np.abs(self.angles[after - 1] - angle)
         place = np.where(nearer, after - 1, after)
@@ -212,7 +214,7 @@ class _Outline(NamedTuple):
         return off, self.normals[place]
 
 
-def _angles(points: Floats) -> Floats:
+def _measure_angles(points: Floats) -> Floats:
     return np.asarray(np.arctan2(points[:, 1], points[:, 0]) % math.tau, float)
 
 
@@ -244,8 +246,8 @@ class DopplerMotion(SensorMotion):
 
     def add(self, stamp: int, content: Any) -> None:
         """Add a cloud. Raises MessageError if its data are broken."""
-        name = speed_field(field.name for field in content.fields)
-        columns = _columns(content, "x", "y", "z", name) if name is not None else None
+        name = find_speed_field(field.name for field in content.fields)
+        columns = _read_columns(content, "x", "y", "z", name) if name is not None else None
         if columns is None:
             return
         x, y, z, away = columns
@@ -287,7 +289,7 @@ class PlaceMotion(SensorMotion):
     def add(self, stamp: int, content: Any) -> None:
         """Add a NavSatFix; one that the fix before cannot reach does not count."""
         fix, before = fix_of(content, stamp), self._fix
-        if fix is None or (before is not None and stamp > before.stamp and not reachable(before, fix)):
+        if fix is None or (before is not None and stamp > before.stamp and not is_reachable(before, fix)):
             return
         self._fix, old = fix, before or fix
         east = ((fix.longitude - old.longitude + 180) % 360 - 180) * math.cos(math.radians(fix.latitude))
@@ -296,7 +298,7 @@ class PlaceMotion(SensorMotion):
 
     def add_pose(self, stamp: int, place: Sequence[float], turn: tuple[float, float, float, float]) -> None:
         """Add a pose: m, unit quaternion x, y, z, w."""
-        self._add(stamp, place, math.radians(yaw_pitch_roll(turn)[0]))
+        self._add(stamp, place, math.radians(find_angles(turn)[0]))
 
     def _add(self, stamp: int, place: Sequence[float], course: float | None) -> None:
         """Add a place, with the heading there; without one its course is that of the step, in its middle."""

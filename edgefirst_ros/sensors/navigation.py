@@ -60,7 +60,7 @@ def fix_of(message: NavSatFix, stamp: int) -> Fix | None:
     return Fix(stamp, latitude, longitude, message.altitude, error)
 
 
-def reachable(first: Fix, second: Fix) -> bool:
+def is_reachable(first: Fix, second: Fix) -> bool:
     """True if the way from an earlier fix to a later one is possible at 1 km/s (haversine, 6371 km)."""
     reach = MAX_SPEED * (second.stamp - first.stamp)
     if DEGREE * SECOND * (abs(second.latitude - first.latitude) + abs(second.longitude - first.longitude)) <= reach:
@@ -117,7 +117,7 @@ class FixTrack:
     def position(self, stamp: int) -> GeoPosition | None:
         """The position at a stamp in ns, or None: no two valid fixes around it, too far apart, or a jump between."""
         first, second, _ = self._sides(stamp)
-        if first is None or second is None or not reachable(first, second):
+        if first is None or second is None or not is_reachable(first, second):
             return None
         errors = [error for error in (first.error, second.error) if error is not None]
         error = max(errors, default=None)
@@ -142,7 +142,7 @@ class FixTrack:
         """Drop fixes that came earlier than that and that positions at `before_stamp` and later do not need."""
         # One more than within the gap: the first of these may be valid because of it.
         cut = bisect.bisect_left(self._stamps, before_stamp - self._max_gap) - 1
-        cut = _old(self._arrived, cut, came_before)
+        cut = _count_old(self._arrived, cut, came_before)
         if cut > 0:
             self._refused += self._invalid(cut)
             self._before = self._fixes[cut - 1]
@@ -161,14 +161,14 @@ class FixTrack:
     def _follows(self, n: int) -> bool:
         """True if the fix before it is enough to make a fix valid."""
         before = self._fixes[n - 1] if n else self._before
-        return before is not None and reachable(before, self._fixes[n])
+        return before is not None and is_reachable(before, self._fixes[n])
 
     def _valid(self, n: int, end: int) -> bool:
         """True if a fix is valid when those from index `end` on are unknown."""
         if self._follows(n):
             return True
         if n + 1 < end:
-            return reachable(self._fixes[n], self._fixes[n + 1])
+            return is_reachable(self._fixes[n], self._fixes[n + 1])
         return not n and self._before is None
 
     def _sides(self, stamp: int) -> tuple[Fix | None, Fix | None, int]:
@@ -207,7 +207,7 @@ class FixTrack:
         return first, None, limit
 
 
-def attitude_of(message: Imu) -> Quaternion | None:
+def read_attitude(message: Imu) -> Quaternion | None:
     """Return the unit quaternion (x, y, z, w) of an IMU message, sensor to world; None when it is not an attitude.
 
     That is a quaternion of zeros or not finite, or the identity with orientation_covariance[0] = -1 or with a turn
@@ -267,7 +267,7 @@ class ValueTrack(Generic[T]):
 
     def forget(self, before_stamp: int, came_before: int = 1) -> None:
         """Drop values that came earlier than that and that values at `before_stamp` and later do not need."""
-        cut = _old(self._arrived, bisect.bisect_left(self._stamps, before_stamp - self._max_gap), came_before)
+        cut = _count_old(self._arrived, bisect.bisect_left(self._stamps, before_stamp - self._max_gap), came_before)
         if cut > 0:
             del self._stamps[:cut], self._values[:cut], self._arrived[:cut]
 
@@ -279,7 +279,7 @@ class EgoPose(NamedTuple):
     orientation: Quaternion
 
 
-def pose_of(position: Sequence[float], orientation: Sequence[float]) -> EgoPose | None:
+def make_pose(position: Sequence[float], orientation: Sequence[float]) -> EgoPose | None:
     """Return a pose of m and a quaternion x, y, z, w of any length; None if it is not finite or the length is 0."""
     x, y, z, w = orientation
     length = math.sqrt(x * x + y * y + z * z + w * w)
@@ -324,15 +324,15 @@ def _turn(turn: Quaternion, place: tuple[float, float, float]) -> tuple[float, f
 def blend_poses(first: EgoPose, second: EgoPose, part: float) -> EgoPose:
     """Return the pose between two: the position along the line, the orientation the short way."""
     x, y, z = (a + part * (b - a) for a, b in zip(first.position, second.position, strict=True))
-    return EgoPose((x, y, z), slerp(first.orientation, second.orientation, part))
+    return EgoPose((x, y, z), interpolate(first.orientation, second.orientation, part))
 
 
-def _old(arrived: list[int], count: int, before: int) -> int:
+def _count_old(arrived: list[int], count: int, before: int) -> int:
     """How many of the first `count` can go: early stamps that came just now are those of a clock that was set back."""
     return next((n for n in range(count) if arrived[n] >= before), count)
 
 
-def yaw_pitch_roll(turn: Quaternion) -> tuple[float, float, float]:
+def find_angles(turn: Quaternion) -> tuple[float, float, float]:
     """(yaw, pitch, roll) in degrees of a unit quaternion (x, y, z, w)."""
     x, y, z, w = turn
     roll = math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
@@ -341,7 +341,7 @@ def yaw_pitch_roll(turn: Quaternion) -> tuple[float, float, float]:
     return math.degrees(yaw), math.degrees(pitch), math.degrees(roll)
 
 
-def slerp(first: Quaternion, second: Quaternion, part: float) -> Quaternion:
+def interpolate(first: Quaternion, second: Quaternion, part: float) -> Quaternion:
     """Return the attitude between two unit quaternions, the short way."""
     cosine = first[0] * second[0] + first[1] * second[1] + first[2] * second[2] + first[3] * second[3]
     sign = -1.0 if cosine < 0 else 1.0

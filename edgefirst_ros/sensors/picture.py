@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
-from edgefirst_ros.errors import MessageError, text_of
+from edgefirst_ros.errors import MessageError, quote_error
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.jpeg import Buffer
 from edgefirst_ros.sensors.picture_hook import PictureHook
-from edgefirst_ros.sensors.png import RGB, UP, encode_png, filtered
+from edgefirst_ros.sensors.png import RGB, UP, encode_png, filter_lines
 
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
 MATRICES = {1: "ITU709", 4: "FCC", 5: "ITU601", 6: "ITU601", 7: "SMPTE240M", 9: "BT2020", 10: "BT2020"}
@@ -67,7 +67,7 @@ EVERY = 4
 
 
 class RawPixels(NamedTuple):
-    """Fields of a sensor_msgs/Image that `raw_frame` reads."""
+    """Fields of a sensor_msgs/Image that `make_raw_frame` reads."""
 
     encoding: str
     width: int
@@ -95,7 +95,7 @@ class Picture(NamedTuple):
         return self.data or (self.encoder.encode(self.frame) if self.encoder is not None else b"")
 
 
-def source_colours(frame: Any) -> tuple[str, int]:
+def find_colours(frame: Any) -> tuple[str, int]:
     """Return (matrix, range) of a decoded frame as declared.
 
     An undeclared range is limited, an undeclared matrix follows from the size.
@@ -147,7 +147,7 @@ class PictureEncoder:
             frame = av.VideoFrame.from_ndarray(self._hook(self._rgb(frame).copy()), format="rgb24")
         return Picture(f"camera.{self.form}", self.size(*full), full, frame, self)
 
-    def encoded(self, frame: Any) -> Picture | MessageError:
+    def encode_picture(self, frame: Any) -> Picture | MessageError:
         """Return the picture of an av.VideoFrame, encoded, or why the hook did not return one."""
         try:
             picture = self.picture(frame)
@@ -155,12 +155,12 @@ class PictureEncoder:
             return error
         return picture._replace(data=picture.encode(), frame=None, encoder=None)
 
-    def _scaled(self, frame: Any) -> Any:
+    def _scale_frame(self, frame: Any) -> Any:
         """Return the frame in the size it gets, by the average of the area of each pixel."""
         width, height = self.size(frame.width, frame.height)
         if (width, height) == (frame.width, frame.height):
             return frame
-        matrix, value_range = source_colours(frame)
+        matrix, value_range = find_colours(frame)
         made = self._own_reformatter().reformat(
             frame, width, height, frame.format.name, interpolation=AREA | ACCURATE, src_colorspace=matrix,
             dst_colorspace=matrix, src_color_range=value_range, dst_color_range=value_range,
@@ -173,7 +173,7 @@ class PictureEncoder:
         if self.form != "png":
             return self._jpeg(frame)
         rgb = self._rgb(frame)
-        return encode_png(filtered(rgb.reshape(len(rgb), -1), UP), rgb.shape[1], 8, RGB)
+        return encode_png(filter_lines(rgb.reshape(len(rgb), -1), UP), rgb.shape[1], 8, RGB)
 
     def _jpeg_planes(self, frame: Any) -> Any:
         """Return the frame as a JPEG has it: 4:2:0, BT.601, full range.
@@ -181,13 +181,13 @@ class PictureEncoder:
         The filter is exact to half a step; swscale converts via RGB where the matrix differs, which costs ten times as
         much and errs by up to 4 steps. Of an odd size the luma has a column or line more.
         """
-        matrix, value_range = colours = source_colours(frame)
+        matrix, value_range = colours = find_colours(frame)
         if frame.format.name in HALVED:  # of V4L2 decoders: the same values, but the chroma interleaved
             frame = self._own_reformatter().reformat(frame, format="yuv420p")
         kind = frame.format.name
         if colours == ("ITU601", JPEG_RANGE) and kind in ("yuv420p", "yuvj420p"):
             return frame
-        frame = _even(frame)
+        frame = _make_even(frame)
         if kind not in QUARTER_CHROMA:
             return self._convert(frame, "yuvj420p", colours)
         key = frame.width, frame.height, kind, matrix, value_range
@@ -218,12 +218,12 @@ class PictureEncoder:
         if frame.width % 2 or frame.height % 2:  # chroma of half the size does not belong to all of it
             wide = self.size(frame.width, frame.height) != (frame.width, frame.height)
             frame = av.VideoFrame.from_ndarray(self._rgb(frame), format="rgb24") if wide else frame
-        frame = self._scaled(frame)
+        frame = self._scale_frame(frame)
         if frame.format.name.startswith("gray"):
             neutral = np.full(((frame.height + 1) // 2, (frame.width + 1) // 2), 128, np.uint8)
-            planes = [_luma(frame), neutral, neutral]
+            planes = [_make_luma(frame), neutral, neutral]
         else:
-            planes = [np.ascontiguousarray(lines_of(of)[:, : of.width]) for of in self._jpeg_planes(frame).planes]
+            planes = [np.ascontiguousarray(view_lines(of)[:, : of.width]) for of in self._jpeg_planes(frame).planes]
         luma = planes[0][: frame.height, : frame.width]
         if frame.height % 2 or frame.width % 2:  # the encoder reads pairs of lines and columns, beyond the end of these
             odd = (0, frame.height % 2), (0, frame.width % 2)
@@ -236,13 +236,13 @@ class PictureEncoder:
         import av
 
         if frame.format.name.startswith("gray"):
-            return _luma(self._scaled(frame))[..., np.newaxis].repeat(3, axis=2)
+            return _make_luma(self._scale_frame(frame))[..., np.newaxis].repeat(3, axis=2)
         flags = BICUBIC | FULL_CHROMA | ACCURATE
-        rgb = self._convert(_even(frame), "rgb24", source_colours(frame), flags).to_ndarray()
+        rgb = self._convert(_make_even(frame), "rgb24", find_colours(frame), flags).to_ndarray()
         rgb = np.ascontiguousarray(rgb[: frame.height, : frame.width])
         if self.size(frame.width, frame.height) == (frame.width, frame.height):
             return rgb
-        small: NDArray[np.uint8] = self._scaled(av.VideoFrame.from_ndarray(rgb, format="rgb24")).to_ndarray()
+        small: NDArray[np.uint8] = self._scale_frame(av.VideoFrame.from_ndarray(rgb, format="rgb24")).to_ndarray()
         return small
 
 
@@ -261,7 +261,7 @@ def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) 
     return graph
 
 
-def _even(frame: Any) -> Any:
+def _make_even(frame: Any) -> Any:
     """Return the frame with its last column and line twice where their number is odd.
 
     Chroma of half the size belongs to pairs of columns and lines; libav spreads it over an odd size as it would over
@@ -276,13 +276,13 @@ def _even(frame: Any) -> Any:
     made.colorspace, made.color_range = frame.colorspace, frame.color_range
     size = kind.padded_bits_per_pixel // 8 if len(frame.planes) == 1 else (kind.components[0].bits + 7) // 8
     for source, target in zip(frame.planes, made.planes, strict=True):
-        lines = lines_of(source)[:, : source.width * size].reshape(source.height, source.width, size)
+        lines = view_lines(source)[:, : source.width * size].reshape(source.height, source.width, size)
         more = (0, target.height - source.height), (0, target.width - source.width), (0, 0)
         fill_plane(target, np.pad(lines, more, mode="edge").reshape(target.height, -1))
     return made
 
 
-def lines_of(plane: Any) -> NDArray[np.uint8]:
+def view_lines(plane: Any) -> NDArray[np.uint8]:
     """Return the lines of a plane with their padding, (height, bytes)."""
     return np.frombuffer(plane, np.uint8)[: plane.height * plane.line_size].reshape(plane.height, plane.line_size)
 
@@ -294,11 +294,11 @@ def fill_plane(plane: Any, lines: NDArray[np.uint8]) -> None:
     plane.update(padded.tobytes())
 
 
-def _luma(frame: Any) -> NDArray[np.uint8]:
+def _make_luma(frame: Any) -> NDArray[np.uint8]:
     """The luma of a frame without colours, (height, width) uint8, full range; swscale ignores the range of these."""
     plane, bits = frame.planes[0], frame.format.components[0].bits
-    values = lines_of(plane).view(np.uint8 if bits == 8 else "<u2")[:, : plane.width]
-    full = source_colours(frame)[1] == JPEG_RANGE
+    values = view_lines(plane).view(np.uint8 if bits == 8 else "<u2")[:, : plane.width]
+    full = find_colours(frame)[1] == JPEG_RANGE
     black, white = (0, (1 << bits) - 1) if full else (16 << bits - 8, 235 << bits - 8)
     scaled = (np.arange(1 << bits) - black) * 255 / (white - black)
     table = np.clip(scaled + 0.5, 0, 255).astype(np.uint8)
@@ -334,7 +334,7 @@ def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int, 
     return form, width * pixel, rows
 
 
-def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
+def make_raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Return an av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12, Bayer and their kin).
 
     Raises MessageError as `check_raw`.
@@ -364,7 +364,7 @@ def pattern_of(form: str) -> str:
     return f"{known[1]}8" if known and stored.split()[2:] in ([], [sent]) else ""
 
 
-def still_frame(data: bytes, pattern: str = "") -> Any:
+def decode_still(data: bytes, pattern: str = "") -> Any:
     """Return an av.VideoFrame, RGB, of a JPEG or PNG; `pattern`: Bayer pattern of its pixels, if these are gray.
 
     Raises MessageError(UNDECODABLE) where it cannot be decoded, and as `check_raw`.
@@ -385,15 +385,15 @@ def still_frame(data: bytes, pattern: str = "") -> Any:
             else:
                 rgb = np.asarray(image.convert("RGB"))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise MessageError(UNDECODABLE, f"picture: {text_of(error)}") from None
+        raise MessageError(UNDECODABLE, f"picture: {quote_error(error)}") from None
     if pattern and gray:
         height, width = rgb.shape[:2]
-        return raw_frame(RawPixels(pattern, width, height, width, rgb[..., 0].flatten()))
+        return make_raw_frame(RawPixels(pattern, width, height, width, rgb[..., 0].flatten()))
     return av.VideoFrame.from_ndarray(rgb, format="rgb24")
 
 
 # ---- size --------------------------------------------------------------------------------------
-def scaled_info(info: Mapping[str, Any], before: Size, after: Size) -> dict[str, Any]:
+def scale_info(info: Mapping[str, Any], before: Size, after: Size) -> dict[str, Any]:
     """Return the CameraInfo of pictures that were scaled, as image_proc's resize does it.
 
     The first line of k and p scales with the width, the second with the height. An info of another size than the
@@ -410,35 +410,35 @@ def scaled_info(info: Mapping[str, Any], before: Size, after: Size) -> dict[str,
     }
 
 
-def degradation_of(picture: bytes) -> str:
+def judge_picture(picture: bytes) -> str:
     """`none`, `low`, `medium` or `high` for the bytes of a JPEG or PNG: the worst of blur, contrast and exposure."""
     if picture.startswith(b"\xff\xd8"):
         import simplejpeg
 
-        return degradation(simplejpeg.decode_jpeg(picture, colorspace="GRAY")[..., 0])
+        return judge_luma(simplejpeg.decode_jpeg(picture, colorspace="GRAY")[..., 0])
     from PIL import Image
 
     with Image.open(io.BytesIO(picture), formats=("PNG",)) as image:
-        return degradation(np.asarray(image.convert("L")))
+        return judge_luma(np.asarray(image.convert("L")))
 
 
-def degradation(luma: NDArray[np.uint8]) -> str:
+def judge_luma(luma: NDArray[np.uint8]) -> str:
     """Return the degradation of a luma picture, uint8 (height, width), full range."""
     low, high = np.percentile(luma[::EVERY, ::EVERY], (5, 95))
     clipped = float(np.mean((luma <= DARK) | (luma >= BRIGHT)))
-    measured = ((blur(luma), BLUR), (float(low - high), FLATNESS), (clipped, CLIPPED))
+    measured = ((measure_blur(luma), BLUR), (float(low - high), FLATNESS), (clipped, CLIPPED))
     return LEVELS[max(bisect_right(limits, value) for value, limits in measured)]
 
 
-def blur(luma: NDArray[np.uint8]) -> float:
+def measure_blur(luma: NDArray[np.uint8]) -> float:
     """0 (sharp) to 1: how little is lost of the differences of neighbours when the picture is blurred once more.
 
     The worse of the two directions counts, so that motion blur does. Source: F. Crete et al., "The Blur Effect", 2007.
     """
-    return max(_blur_along_lines(luma[::EVERY]), _blur_along_lines(luma[:, ::EVERY].T))
+    return max(_measure_line_blur(luma[::EVERY]), _measure_line_blur(luma[:, ::EVERY].T))
 
 
-def _blur_along_lines(lines: NDArray[np.uint8]) -> float:
+def _measure_line_blur(lines: NDArray[np.uint8]) -> float:
     padded = np.pad(np.ascontiguousarray(lines, np.int32), ((0, 0), (WINDOW // 2 + 1, WINDOW // 2)), "edge")
     sums = np.cumsum(padded, axis=1, dtype=np.int32)
     blurred = sums[:, WINDOW:] - sums[:, :-WINDOW]  # WINDOW times as large

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import HOOK
-from edgefirst_ros.errors import LONGEST, MessageError, UsageError, nearest_first
+from edgefirst_ros.errors import LONGEST, MessageError, UsageError, sort_nearest
 
 DIGITS = 16
 """Hex digits of the hash that replaces a version."""
@@ -87,12 +87,12 @@ def load_hook(name: str) -> PictureHook:
     function = getattr(module, wanted, None)
     if not callable(function):
         there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        known = nearest_first(wanted, there)
+        known = sort_nearest(wanted, there)
         raise UsageError(f"picture_hook {name}: {place} has no function {wanted}; known: {known}")
-    return PictureHook(name, function, _version(module))
+    return PictureHook(name, function, _find_version(module))
 
 
-def _version(module: ModuleType) -> str:
+def _find_version(module: ModuleType) -> str:
     """Return the `__version__` of the module, else a hash of its source."""
     said = getattr(module, "__version__", None)
     if isinstance(said, str) and said:

@@ -24,11 +24,11 @@ from edgefirst_ros.sensors.picture import (
     PictureEncoder,
     check_raw,
     check_size,
+    decode_still,
     fill_plane,
-    lines_of,
+    make_raw_frame,
     pattern_of,
-    raw_frame,
-    still_frame,
+    view_lines,
 )
 from edgefirst_ros.sensors.png import check_png
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderReader, Tracker, UnitHeaders, with_sets
@@ -44,7 +44,7 @@ CODECS = {
 """`format` of video, or name of its encoder up to `_` (`hevc_nvenc`) -> codec."""
 
 
-def codec_of(form: str) -> str:
+def find_codec(form: str) -> str:
     """Return the codec of a `format` or `encoding` of video, up to `;`: h264 or hevc.
 
     Raises MessageError(UNDECODABLE) for an unknown one.
@@ -156,14 +156,14 @@ class VideoParser:
             return self.parse(content.encoding, content.data)
         if message.schema == COMPRESSED_IMAGE:
             try:
-                codec_of(content.format)
+                find_codec(content.format)
             except MessageError:
                 return StillMessage(content, content.format)
         return self.parse(content.format, content.data.view())
 
     def parse(self, form: str, data: Buffer) -> VideoMessage:
         try:
-            codec = codec_of(form)
+            codec = find_codec(form)
         except MessageError:
             return VideoMessage(form, data, None)
         if codec not in self._readers:
@@ -273,7 +273,7 @@ class PictureSource:
             raise MessageError(UNDECODABLE, f"{message.form} in a stream of {expected}")
         if not self._depends:
             return
-        codecs = [codec_of(tile.form) for tile in message.tiles]
+        codecs = [find_codec(tile.form) for tile in message.tiles]
         if not self._codecs:
             self._codecs = codecs
             self._trackers = [H264Tracker() if codec == "h264" else H265Tracker() for codec in codecs]
@@ -297,11 +297,11 @@ class PictureSource:
     def _open(self, codec: str) -> VideoReader | GopReader:
         encoder, keyframes_only, decoder, limits, threads, ahead = self._options
         if threads > 1 and decoder == "software" and len(self._codecs) == 1:
-            encode = encoder.encoded if ahead else None
+            encode = encoder.encode_picture if ahead else None
             return GopReader(codec, threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
         return VideoReader(codec, keyframes_only=keyframes_only, decoder=decoder, limits=limits)
 
-    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
+    def pop(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
         """Take the picture of a pushed unit, or why it is missing, or None if more must be pushed first.
 
         Units are requested in the order in which their pictures are shown; `last`: no more will be pushed.
@@ -313,13 +313,13 @@ class PictureSource:
         try:
             if not self._depends:
                 if not isinstance(found, Picture):
-                    found = raw_frame(found, self._options.limits)
+                    found = make_raw_frame(found, self._options.limits)
                 elif found.pattern or encoder.alters(*found.size):
-                    found = still_frame(bytes(found.encode()), found.pattern)
+                    found = decode_still(bytes(found.encode()), found.pattern)
                 else:
                     return found
             else:
-                found = self._joined(unit, last) if unit.tiles else self._readers[0].picture(unit, last=last)
+                found = self._join_tiles(unit, last) if unit.tiles else self._readers[0].picture(unit, last=last)
                 if isinstance(found, str):
                     return MessageError(found)
                 if found is None or isinstance(found, Picture | MessageError):
@@ -328,7 +328,7 @@ class PictureSource:
         except MessageError as error:
             return error
 
-    def _joined(self, unit: AccessUnit, last: bool) -> Any:
+    def _join_tiles(self, unit: AccessUnit, last: bool) -> Any:
         """Return the picture of all tiles as an av.VideoFrame, a str as `VideoReader.picture`, or None.
 
         Raises MessageError if they do not fit together.
@@ -397,17 +397,17 @@ def join_pictures(tiles: list[Any]) -> Any:
         raise MessageError(CANNOT_BE_STORED, f"tiles that do not fit together: {shown}")
     whole = av.VideoFrame(2 * first.width, 2 * first.height, first.format.name)
     for number, plane in enumerate(whole.planes):
-        rows = [np.hstack([_plane(tiles[n].planes[number], first) for n in pair]) for pair in ((0, 1), (2, 3))]
+        rows = [np.hstack([_copy_plane(tiles[n].planes[number], first) for n in pair]) for pair in ((0, 1), (2, 3))]
         fill_plane(plane, np.vstack(rows))
     for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
         setattr(whole, name, getattr(first, name))
     return whole
 
 
-def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
+def _copy_plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
     """Return the bytes of a plane without the padding of its rows, (rows, bytes)."""
     pixel = 2 if frame.format.name == "nv12" and plane.width < frame.width else 1
-    return lines_of(plane)[:, : plane.width * pixel]
+    return view_lines(plane)[:, : plane.width * pixel]
 
 
 PARSERS: dict[str, Callable[[], Parser]] = {
@@ -421,7 +421,7 @@ def open_parser(schema: str) -> Parser:
     return PARSERS[schema]()
 
 
-def ffmpeg_version() -> str:
+def find_ffmpeg_version() -> str:
     """Return the version of FFmpeg, on which the pixels of decoded video depend."""
     import av  # 50 ms, which recordings of JPEG do not need
 

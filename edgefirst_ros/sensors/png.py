@@ -38,7 +38,7 @@ MAX_PIXELS = 1 << 26
 
 
 # ---- chunks ------------------------------------------------------------------------------------
-def png_chunk(kind: bytes, body: Buffer) -> bytes:
+def make_chunk(kind: bytes, body: Buffer) -> bytes:
     """Return one PNG chunk."""
     return b"".join(_chunk(kind, body))
 
@@ -49,7 +49,7 @@ def _chunk(kind: bytes, body: Buffer) -> tuple[bytes, Buffer, bytes]:
     return struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)
 
 
-def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
+def iter_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
     """Yield (kind, body) of every chunk up to and with IEND.
 
     Raises MessageError(UNDECODABLE) when the signature, a length or a CRC is wrong, IHDR does not come first, or
@@ -89,11 +89,11 @@ class PngFile(NamedTuple):
 
 
 def read_png(png: Buffer) -> PngFile:
-    """Read the chunks of a PNG. Raises MessageError(UNDECODABLE) as `png_chunks`."""
+    """Read the chunks of a PNG. Raises MessageError(UNDECODABLE) as `iter_chunks`."""
     header: tuple[int, ...] = (0,) * 7
     packed: list[memoryview] = []
     texts: dict[str, str] = {}
-    for kind, body in png_chunks(png):
+    for kind, body in iter_chunks(png):
         if kind == b"IHDR":
             header = struct.unpack(">IIBBBBB", body)
         elif kind == b"IDAT":
@@ -111,7 +111,7 @@ def check_png(png: Buffer) -> tuple[int, int]:
     Raises MessageError(UNDECODABLE) otherwise.
     """
     width = height = packed = 0
-    for kind, body in png_chunks(png):
+    for kind, body in iter_chunks(png):
         if kind == b"IHDR":
             width, height = struct.unpack_from(">II", body)
         packed += len(body) if kind == b"IDAT" else 0
@@ -124,11 +124,11 @@ def check_png(png: Buffer) -> tuple[int, int]:
 def encode_png(
     lines: NDArray[np.uint8], width: int, bits: int, colour: int = GRAY, texts: Iterable[tuple[str, str]] = ()
 ) -> bytes:
-    """Return the PNG file of `png_parts`."""
-    return b"".join(png_parts(lines, width, bits, colour, texts))
+    """Return the PNG file of `make_parts`."""
+    return b"".join(make_parts(lines, width, bits, colour, texts))
 
 
-def png_parts(
+def make_parts(
     lines: NDArray[np.uint8], width: int, bits: int, colour: int = GRAY, texts: Iterable[tuple[str, str]] = ()
 ) -> list[Buffer]:
     """Return a PNG file of filtered `lines`, uint8 (height, 1 + bytes), each with its filter first, in one IDAT chunk.
@@ -136,10 +136,10 @@ def png_parts(
     Its parts follow one another, so that the packed lines, which are large, are not copied. `bits` are those of a
     sample (1, 8 or 16, the high byte first); `texts` are (keyword, value), both Latin-1.
     """
-    head = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), bits, colour, 0, 0, 0))
-    told = (png_chunk(b"tEXt", f"{key}\0{value}".encode("latin-1")) for key, value in texts)
+    head = make_chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), bits, colour, 0, 0, 0))
+    told = (make_chunk(b"tEXt", f"{key}\0{value}".encode("latin-1")) for key, value in texts)
     begin, packed, crc = _chunk(b"IDAT", deflate(lines))
-    return [b"".join((PNG_SIGNATURE, head, *told, begin)), packed, b"".join((crc, png_chunk(b"IEND", b"")))]
+    return [b"".join((PNG_SIGNATURE, head, *told, begin)), packed, b"".join((crc, make_chunk(b"IEND", b"")))]
 
 
 def deflate(data: Buffer | NDArray[np.uint8]) -> bytes:
@@ -148,7 +148,7 @@ def deflate(data: Buffer | NDArray[np.uint8]) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def filtered(body: NDArray[np.uint8], kind: int = NONE, step: int = 1) -> NDArray[np.uint8]:
+def filter_lines(body: NDArray[np.uint8], kind: int = NONE, step: int = 1) -> NDArray[np.uint8]:
     """Return lines (height, 1 + bytes) of the bytes of pixels (height, bytes), all with the filter `kind`.
 
     `step` is the number of bytes from one pixel to the next (1 below 8 bits).
@@ -173,7 +173,7 @@ def encode_gray(values: NDArray[Any], *, smooth: bool = False) -> bytes:
         body = np.packbits(values, axis=1)
     else:
         body = np.ascontiguousarray(values, values.dtype.newbyteorder(">")).view(np.uint8)
-    lines = filtered(body, SUB if smooth else NONE, max(1, bits // 8))
+    lines = filter_lines(body, SUB if smooth else NONE, max(1, bits // 8))
     return encode_png(lines, values.shape[1], bits)
 
 

@@ -31,7 +31,7 @@ ECCENTRICITY = FLATTENING * (2 - FLATTENING)
 """Square of the first eccentricity."""
 
 
-def rotation(quaternion: ArrayLike) -> Floats:
+def make_rotation(quaternion: ArrayLike) -> Floats:
     """Return (N, 3, 3) of quaternions (N, 4) as x, y, z, w; (3, 3) of one; NaN for a length of 0 or not finite."""
     given = np.asarray(quaternion, float)
     with np.errstate(over="ignore", under="ignore"):
@@ -45,7 +45,7 @@ def rotation(quaternion: ArrayLike) -> Floats:
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
-def quaternion(turn: Floats) -> Floats:
+def make_quaternion(turn: Floats) -> Floats:
     """Return (..., 4) x, y, z, w of rotations (..., 3, 3): eigenvectors of Bar-Itzhack's matrix, w not negative."""
     (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(turn, (-2, -1), (0, 1))
     rows = [
@@ -58,7 +58,7 @@ def quaternion(turn: Floats) -> Floats:
     return np.where(found[..., 3:] < 0, -found, found)
 
 
-def pose(turn: ArrayLike, place: ArrayLike) -> Floats:
+def make_pose(turn: ArrayLike, place: ArrayLike) -> Floats:
     """Return (N, 4, 4) of rotations (N, 3, 3) and translations (N, 3); (4, 4) of one."""
     turns = np.asarray(turn, float)
     found = np.zeros((*turns.shape[:-2], 4, 4))
@@ -66,13 +66,13 @@ def pose(turn: ArrayLike, place: ArrayLike) -> Floats:
     return found
 
 
-def inverse(poses: Floats) -> Floats:
+def invert_poses(poses: Floats) -> Floats:
     """Return the inverse of rigid poses (..., 4, 4)."""
     back = np.swapaxes(poses[..., :3, :3], -1, -2)
-    return pose(back, -(back @ poses[..., :3, 3:])[..., 0])
+    return make_pose(back, -(back @ poses[..., :3, 3:])[..., 0])
 
 
-def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Floats]:
+def chain_frames(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Floats]:
     """Return (4, 4) from every frame that a chain of transforms joins to `start` into it, m; the shortest chain counts.
 
     Args:
@@ -90,9 +90,9 @@ def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str
             length = np.linalg.norm(turn)
         if not (np.isfinite(length) and length > 0 and np.isfinite(place).all()):
             continue  # an unset quaternion does not join frames
-        step = pose(rotation(turn), place)
+        step = make_pose(make_rotation(turn), place)
         steps.setdefault(entry["parent"], []).append((entry["child"], step))
-        steps.setdefault(entry["child"], []).append((entry["parent"], inverse(step)))
+        steps.setdefault(entry["child"], []).append((entry["parent"], invert_poses(step)))
     found = {start: np.eye(4)}
     waiting = [start]
     for frame in waiting:
@@ -187,7 +187,7 @@ class BoxFrames:
 
         Args:
             frame_id: the sensor's frame. If it is optical, its transform is one of optical axes.
-            transforms: static transforms as for `frames_from`.
+            transforms: static transforms as for `chain_frames`.
             camera: frame of the camera, which is optical.
         """
         with self._lock:
@@ -202,18 +202,18 @@ class BoxFrames:
 
 
 def _place(frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str | None) -> SensorPlace:
-    to_base = frames_from(transforms, BASE).get(frame_id)
+    to_base = chain_frames(transforms, BASE).get(frame_id)
     if to_base is None:
         return SensorPlace(frame_id, np.eye(4))
     own = to_base
     turns = not np.allclose(to_base[:3, :3], np.eye(3), atol=1e-6)  # one without a turn is a placeholder
     looks_ahead = (np.sum(to_base[:3, :3] * OPTICAL) - 1) / 2 >= HULL
     if looks_ahead or (turns and (frame_id == camera or frame_id.lower().endswith(OPTICAL_NAMES))):
-        to_base = to_base @ pose(OPTICAL.T, np.zeros(3))
+        to_base = to_base @ make_pose(OPTICAL.T, np.zeros(3))
     return SensorPlace(BASE, to_base, own)
 
 
-def ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:
+def convert_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:
     """Return ECEF (N, 3) in m of N positions in degrees and m above the ellipsoid; (3,) of one."""
     phi, lam = np.radians(np.asarray(latitude, float)), np.radians(np.asarray(longitude, float))
     height = np.asarray(altitude, float)
@@ -224,7 +224,7 @@ def ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floa
     )
 
 
-def geodetic(points: ArrayLike) -> Floats:
+def convert_to_geodetic(points: ArrayLike) -> Floats:
     """(N, 3) latitude and longitude in degrees and height in m of ECEF places (N, 3); (3,) of one."""
     x, y, z = np.moveaxis(np.asarray(points, float), -1, 0)
     across = np.hypot(x, y)
@@ -237,17 +237,19 @@ def geodetic(points: ArrayLike) -> Floats:
     return np.stack([np.degrees(phi), np.degrees(np.arctan2(y, x)), height], -1)
 
 
-def world_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:
+def make_world_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:
     """(N, 4, 4): ENU at N places, as points of the world in metres, to ECEF; (4, 4) at one."""
     phi, lam = np.radians(np.asarray(latitude, float)), np.radians(np.asarray(longitude, float))
     east = [-np.sin(lam), np.cos(lam), np.zeros_like(phi)]
     north = [-np.sin(phi) * np.cos(lam), -np.sin(phi) * np.sin(lam), np.cos(phi)]
     up = [np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)]
     axes = [np.stack(axis, -1) for axis in (east, north, up)]
-    return pose(np.stack(axes, -1), ecef(latitude, longitude, altitude))
+    return make_pose(np.stack(axes, -1), convert_to_ecef(latitude, longitude, altitude))
 
 
-def between(poses: Floats, stamps: NDArray[np.int64], times: NDArray[np.int64], widest: float = 2.0) -> Floats:
+def interpolate_poses(
+    poses: Floats, stamps: NDArray[np.int64], times: NDArray[np.int64], widest: float = 2.0
+) -> Floats:
     """(M, 4, 4) rigid poses at `times` (M,) from poses (N, 4, 4) at rising `stamps` (N,), all in ns.
 
     Before the first and after the last the motion continues; between two further apart than `widest` s, and of a single
@@ -266,6 +268,6 @@ def between(poses: Floats, stamps: NDArray[np.int64], times: NDArray[np.int64], 
     half = share * np.arctan2(sine, np.trace(turn, axis1=1, axis2=2) - 1) / 2
     unit = np.divide(axis, sine[:, None], out=np.zeros_like(axis), where=sine[:, None] > 0)
     found = np.array(first)
-    found[:, :3, :3] @= rotation(np.column_stack([unit * np.sin(half)[:, None], np.cos(half)]))
+    found[:, :3, :3] @= make_rotation(np.column_stack([unit * np.sin(half)[:, None], np.cos(half)]))
     found[:, :3, 3] += share[:, None] * (second[:, :3, 3] - first[:, :3, 3])
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.errors import RecordingError, need
-from edgefirst_ros.messages import Message, full_type
+from edgefirst_ros.messages import Message, expand_type
 from edgefirst_ros.sources import source
 from edgefirst_ros.sources.protobuf import write_cdr
 from edgefirst_ros.sources.source import Channel, Convert, Damage, FileRecording, Note, RecordedFile, Repeats, in_span
@@ -54,9 +54,9 @@ class BagRecording(FileRecording):
         return [_Bag(path, number, repeats) for number, path in enumerate(self._paths)]
 
     def _walk(self, file: _Bag) -> Iterator[Message]:
-        file.sha256 = source.sha256(file.path) if self._hashed else None
-        with self._opened(file.path) as reader:
-            file.channels = {connection.id: _channel(connection) for connection in reader.connections}
+        file.sha256 = source.hash_file(file.path) if self._hashed else None
+        with self._open_bag(file.path) as reader:
+            file.channels = {connection.id: _make_channel(connection) for connection in reader.connections}
             try:
                 for connection, log_time, data in reader.messages(reader.connections):
                     file.whole += 1
@@ -65,7 +65,7 @@ class BagRecording(FileRecording):
                     channel.seen += 1
                     if channel.readable:
                         message = self._message(file, channel, log_time, data)
-                        if file.note(message):
+                        if file.add(message):
                             yield message
             except Exception as error:  # noqa: BLE001  any error of sqlite and rosbags on damaged data
                 what = f"cannot be read after message {file.whole}, the rest is lost: {error or type(error).__name__}"
@@ -88,9 +88,9 @@ class BagRecording(FileRecording):
     def _messages_of(
         self, bag: _Bag, topics: Collection[str] | None, start: int | None, end: int | None
     ) -> Iterator[Message]:
-        if not (wanted := bag.wanted(topics)):
+        if not (wanted := bag.select_channels(topics)):
             return
-        with self._opened(bag.path) as reader:
+        with self._open_bag(bag.path) as reader:
             if bag.damage:  # all is read as in the first pass, up to the place where it cannot be
                 found = islice(reader.messages(reader.connections), bag.whole)
             else:
@@ -102,7 +102,7 @@ class BagRecording(FileRecording):
                         yield message
 
     @contextmanager
-    def _opened(self, path: Path) -> Iterator[Any]:
+    def _open_bag(self, path: Path) -> Iterator[Any]:
         """Open a file by `rosbags`; yields its reader. Raises RecordingError."""
         import apsw  # by which `rosbags` reads databases
         from rosbags import rosbag1, rosbag2
@@ -134,8 +134,8 @@ def _hide_unknown(database: Any) -> None:
     database.execute(TEXTS)
 
 
-def _channel(connection: Any) -> Channel:
-    schema = full_type(connection.msgtype)
+def _make_channel(connection: Any) -> Channel:
+    schema = expand_type(connection.msgtype)
     encoding = getattr(connection.ext, "serialization_format", "ros1")
     definition = b"" if encoding == "cdr" and not connection.digest else str(connection.msgdef.data).encode()
     channel = Channel(connection.topic, schema, encoding, definition)
@@ -168,14 +168,14 @@ def open_converter(kind: str, definition: bytes, note: Note) -> tuple[str, Conve
         try:
             made = bytes(store.ros1_to_cdr(data, kind))
             older = kind == FFMPEG and b"img_width" in definition
-            return _packet(store.deserialize_cdr(made, kind)) if older else made
+            return _convert_packet(store.deserialize_cdr(made, kind)) if older else made
         except Exception:  # noqa: BLE001  any error of rosbags on bad bytes
             return b""
 
     return OLDER.get(kind, kind), convert
 
 
-def _packet(sent: Any) -> bytes:
+def _convert_packet(sent: Any) -> bytes:
     """Return an FFMPEGPacket of ROS 1, whose fields have another order and other names, as one of ROS 2."""
     stamp, data = sent.header.stamp, bytes(sent.data)
     head = ("i", stamp.sec), ("I", stamp.nanosec), ("s", sent.header.frame_id)

@@ -71,7 +71,7 @@ class RecordingInput(NamedTuple):
         return self.path.name or str(self.path)
 
 
-def recordings_of(
+def list_recordings(
     given: Sequence[Path], *, join: bool = False, sequences: Mapping[str, Path] | None = None
 ) -> list[RecordingInput]:
     """Return the recordings that files and folders hold, in order.
@@ -79,7 +79,7 @@ def recordings_of(
     `join`: all files are parts of one recording. `sequences`: other names for recordings, which need not be given also.
     Raises UsageError or RecordingError that names the path, and the contents found and expected.
     """
-    found = [recording for path in given for recording in _found_at(path)]
+    found = [recording for path in given for recording in _find_inputs(path)]
     if join:
         files = tuple(file for recording in found for file in recording.files)
         if not files:
@@ -92,7 +92,7 @@ def recordings_of(
         if not places:
             if join:
                 raise UsageError(f"--sequence {name}={path}: is not one of the joined files")
-            added = list(_found_at(path))
+            added = list(_find_inputs(path))
             if len(added) != 1:
                 raise UsageError(f"--sequence {name}={path}: is a folder of {len(added)} recordings; name one of them")
             places, found = [len(found)], [*found, *added]
@@ -113,16 +113,16 @@ def is_rosbag2(path: Path) -> bool:
     return os.path.isfile(path / METADATA) or (path.name == METADATA and os.path.isfile(path))
 
 
-def _found_at(path: Path) -> Iterator[RecordingInput]:
+def _find_inputs(path: Path) -> Iterator[RecordingInput]:
     """Yield the recordings at a path: the file, the rosbag2 folder, or all in a folder, recursively.
 
     A link to one that is in the folder too, such as `latest.mcap`, is no further one.
     """
     if is_rosbag2(path):
         folder = path.parent if path.name == METADATA else path
-        yield RecordingInput(folder, _files_of_bag(folder), Path(os.path.abspath(folder)).name)
+        yield RecordingInput(folder, _list_bag_files(folder), Path(os.path.abspath(folder)).name)
     elif os.path.isdir(path):
-        inside = list(_inside(path))
+        inside = list(_find_inside(path))
         if not inside:
             expected = f"{SUFFIXES} or rosbag2 folders ({METADATA}) in it"
             raise RecordingError(f"{path}: is a directory without recordings; expected {expected}")
@@ -135,27 +135,27 @@ def _found_at(path: Path) -> Iterator[RecordingInput]:
         yield RecordingInput(path, (path,), path.stem)
 
 
-def _inside(folder: Path) -> Iterator[RecordingInput]:
+def _find_inside(folder: Path) -> Iterator[RecordingInput]:
     """Yield the recordings in a folder and those below it."""
     try:
-        places = sorted(folder.iterdir(), key=_natural)
+        places = sorted(folder.iterdir(), key=_make_natural_key)
     except OSError as error:
         raise RecordingError(f"{folder}: cannot be read: {error.strerror}") from None
     for place in (place for place in places if not place.name.startswith(".")):
         if is_rosbag2(place) and place.name != METADATA:
-            yield from _found_at(place)
+            yield from _find_inputs(place)
         elif place.suffix in RECORDINGS and (place.is_file() or not place.exists()):  # a link may lead nowhere
             yield RecordingInput(place, (place,), place.stem)
         elif place.is_dir() and not place.is_symlink():
-            yield from _inside(place)
+            yield from _find_inside(place)
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def _make_natural_key(path: Path) -> list[tuple[int, str]]:
     """Return the key of natural order: drive_2 before drive_10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", path.name)]
 
 
-def _files_of_bag(folder: Path) -> tuple[Path, ...]:
+def _list_bag_files(folder: Path) -> tuple[Path, ...]:
     """Return the files of a rosbag2 folder in the order of its metadata.yaml."""
     from edgefirst_ros.config.yaml_file import read_yaml  # PyYAML, which recordings that are one file do not need
 

@@ -15,23 +15,23 @@ from typing import Protocol
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import EdgeFirstError, RecordingError
-from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
-from edgefirst_ros.sources.tiles import TileJoiner, parts_of, whole_of
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, find_known_name
+from edgefirst_ros.sources.tiles import TileJoiner, find_whole, list_tiles
 from edgefirst_ros.sources.topics import (
     INFO,
     RESULTS,
     Cameras,
     Roles,
     choose_topics,
+    describe_option,
     expect_topics,
-    expected_types,
-    late_parts,
-    missing_keys,
-    namespace_of,
-    option_of,
-    radars_by_name,
-    static_part,
-    unused_topics,
+    find_late_parts,
+    find_missing_keys,
+    find_namespace,
+    find_radars,
+    find_static,
+    list_expected_types,
+    list_unused,
 )
 from edgefirst_ros.streams import TF_MESSAGE, TILED, VIDEO
 
@@ -54,7 +54,7 @@ class Settling:
         self._topics: dict[str, str] | None = None
         self._began = self._changed = 0.0
 
-    def look(self, topics: dict[str, str], now: float, *, guessed: bool = False) -> bool:
+    def is_settled(self, topics: dict[str, str], now: float, *, guessed: bool = False) -> bool:
         """True if the topics have settled; `topics`: all at `now`, s of time.monotonic()."""
         if self._topics is None:
             self._began = now
@@ -76,7 +76,7 @@ class CameraWait:
         self.told = ""
         """Reason of the wait, as a line for the log."""
 
-    def look(self, offers: Offers, now: float) -> Roles | None:
+    def find_roles(self, offers: Offers, now: float) -> Roles | None:
         """Return the roles once they can be assigned, else None; `now` in s of time.monotonic()."""
         topics = offers.topics
         try:
@@ -87,7 +87,7 @@ class CameraWait:
             others = "".join(f"; {topic}: {what}" for topic, what in offers.mixed.items())
             self.told = f"waiting: {error}{others}" if waits else f"{error}{others}"
             return None
-        if not self._settling.look(topics, now, guessed=roles.guessed):
+        if not self._settling.is_settled(topics, now, guessed=roles.guessed):
             return None
         return expect_topics(roles, self._settings)
 
@@ -102,8 +102,8 @@ USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
 class TopicState:
     """One recorded topic and its statistics.
 
-    Owns: the transport's threads call `arrived` and `heard_of`, which take the lock; the thread that looks for topics
-    changes `mixed` and `fault`; any thread may read.
+    Owns: the transport's threads call `count_arrival` and `set_publishers`, which take the lock; the thread that looks
+    for topics changes `mixed` and `fault`; any thread may read.
     """
 
     name: str
@@ -131,7 +131,7 @@ class TopicState:
     """True if its messages are another camera's, and not recorded any more."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def arrived(self, number: int | None, now: int, lost: int = 0) -> tuple[int, int]:
+    def count_arrival(self, number: int | None, now: int, lost: int = 0) -> tuple[int, int]:
         """Count a message that came at `now`, ns; return its publication number and how many were lost before it.
 
         `number`: as counted by the transport; None if it does not count, but reports how many were `lost`.
@@ -148,7 +148,7 @@ class TopicState:
             self.received, self.lost, self.number, self.last = self.received + 1, self.lost + missing, number, now
             return number, missing
 
-    def heard_of(self, publishers: int) -> None:
+    def set_publishers(self, publishers: int) -> None:
         """Note the number of publishers; one that comes back starts its sequence numbers again."""
         with self._lock:
             if not publishers or self.publishers != publishers:
@@ -194,7 +194,7 @@ class Offers:
 class Transport(Protocol):
     """A middleware (ROS 2, Zenoh) that provides topics and messages. It does not know roles."""
 
-    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+    def list_topics(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
         """Return the topics that are published now.
 
         `expected`: the types that topics in use may have; where given, topics of types without a part may be dropped.
@@ -251,19 +251,19 @@ class LiveSource:
         """{topic that could have been meant: why it is not recorded}."""
         self._began: float | None = None  # time of the first refresh, s
         self._noted: set[str] = set()  # unused topics, and keys without a topic, that were logged
-        self._expect(transport.look({}).topics)
+        self._expect(transport.list_topics({}).topics)
 
     def _expect(self, topics: Mapping[str, str]) -> None:
-        self._types = expected_types(self._roles, self._settings)
+        self._types = list_expected_types(self._roles, self._settings)
         self._names = {
-            known_name(t, topics.get(t, types[0])) or static_part(t) or t.removeprefix("/"): t
+            find_known_name(t, topics.get(t, types[0])) or find_static(t) or t.removeprefix("/"): t
             for t, types in self._types.items()
             if t not in self._roles.other_infos
         }
 
     def refresh(self, now: float) -> None:
         """Look for topics that appeared, and for publishers that changed; `now` in s of time.monotonic()."""
-        offers = self._transport.look(self._types)
+        offers = self._transport.list_topics(self._types)
         fitting, unused = {}, self._find_foreign(offers, now)
         for topic, (name, schema) in offers.names.items():
             if topic in unused:
@@ -276,9 +276,9 @@ class LiveSource:
                 unused[topic] = f"not recorded: its type is {schema}, expected is {' or '.join(types)}"
                 if state is not None:
                     state.fault = unused[topic]
-        known = Counter(known_name(topic, schema) for topic, schema in fitting.items())
+        known = Counter(find_known_name(topic, schema) for topic, schema in fitting.items())
         for topic, schema in fitting.items():
-            as_topic = self._part(topic, schema, fitting, known)
+            as_topic = self._find_name(topic, schema, fitting, known)
             if as_topic is not None:
                 name = offers.names[topic][0]
                 self._listen(name, schema, as_topic, offers.mixed.get(name, ""))
@@ -289,7 +289,7 @@ class LiveSource:
         here = {offers.names[topic][0] for topic in fitting}
         for state in self.states.values():
             if state.name not in here:
-                state.heard_of(0)
+                state.set_publishers(0)
         unused |= {name: what for name, what in offers.mixed.items() if name not in self.states}
         unused |= self._give_late_parts(fitting, now)
         for topic, why in unused.items():
@@ -297,14 +297,16 @@ class LiveSource:
                 self._log.warning(f"{topic}: {why}")
         self.unused = unused
         self._began = self._began if self._began is not None else now
-        self._note_topics(offers.topics, late=now - self._began >= Settling.QUIET_TO_GUESS)
+        self._report_topics(offers.topics, late=now - self._began >= Settling.QUIET_TO_GUESS)
 
-    def _part(self, topic: str, schema: str, offered: Mapping[str, str], known: Mapping[str | None, int]) -> str | None:
+    def _find_name(
+        self, topic: str, schema: str, offered: Mapping[str, str], known: Mapping[str | None, int]
+    ) -> str | None:
         """Return the name under which a topic is delivered, or None when it has no part.
 
         `known`: how many of the topics `offered` have each of the device's names.
         """
-        name = known_name(topic, schema)
+        name = find_known_name(topic, schema)
         part = topic if topic in self._types else self._names.get(name or "")
         if part is None or part in self._parts.values():
             return self._parts.get(topic)  # topics with a role keep it
@@ -320,15 +322,15 @@ class LiveSource:
         cameras = Cameras({**topics, roles.reference: roles.schema}, roles.reference)
         chosen = RESULTS if self._settings.model_topic is not None else ()
         named = ((t, s) for t, s in topics.items() if t not in roles.other_infos)
-        of_cameras = {t: namespace_of(t, s) for t, s in named if known_name(t, s) in (INFO, *RESULTS)}
+        of_cameras = {t: find_namespace(t, s) for t, s in named if find_known_name(t, s) in (INFO, *RESULTS)}
         waits = {t: space for t, space in of_cameras.items() if t not in self._types and cameras.is_foreign(space)}
         if not waits:
             self._foreign = Settling()
-        elif self._foreign.look(topics, now, guessed=True):
+        elif self._foreign.is_settled(topics, now, guessed=True):
             waits = {}
         found = dict.fromkeys(waits, "not recorded yet: its own camera may still come")
         given = [name.removeprefix("/") for name in self._settings.given_topics]
-        for topic in [t for t in of_cameras if t in self._parts and known_name(t, topics[t]) not in chosen]:
+        for topic in [t for t in of_cameras if t in self._parts and find_known_name(t, topics[t]) not in chosen]:
             if any(fnmatchcase(topic.removeprefix("/"), name) for name in given):
                 continue
             owner = cameras.owner(of_cameras[topic])
@@ -340,23 +342,25 @@ class LiveSource:
     def _may_be_of_camera(self, topic: str, schema: str, offered: Mapping[str, str]) -> bool:
         """False for results or CameraInfo that belong to another camera."""
         roles = self._roles
-        if not roles.camera or known_name(topic, schema) not in (INFO, *RESULTS):
+        if not roles.camera or find_known_name(topic, schema) not in (INFO, *RESULTS):
             return True
-        return Cameras({**offered, roles.reference: roles.schema}, roles.reference).may_own(namespace_of(topic, schema))
+        return Cameras({**offered, roles.reference: roles.schema}, roles.reference).may_own(
+            find_namespace(topic, schema)
+        )
 
-    def _note_topics(self, offered: Mapping[str, str], *, late: bool) -> None:
+    def _report_topics(self, offered: Mapping[str, str], *, late: bool) -> None:
         """Note the usable topics without a role, and the keys of the rig whose topics have not come.
 
         A transport may stop to offer topics without a role: those that were noted before stay. `late`: topics had time.
         """
         roles, known = self._roles, {of["topic"]: of for of in self._roles.unused}
-        others = unused_topics(offered, roles, self._settings, radars_by_name(offered))
+        others = list_unused(offered, roles, self._settings, find_radars(offered))
         found = known | {of["topic"]: of for of in others if of["topic"] not in self._late.values()}
         roles.unused = [of for topic, of in found.items() if topic not in self._parts]
-        roles.missing = missing_keys(roles, self._settings, [*self._parts.values()])
+        roles.missing = find_missing_keys(roles, self._settings, [*self._parts.values()])
         for of in roles.unused:
             if of["topic"] not in {*self._noted, *self.unused}:
-                use = option_of(of["use"], rigged=self._settings.rig is not None)
+                use = describe_option(of["use"], rigged=self._settings.rig is not None)
                 self._log.warning(f"{of['topic']} is not used; to use it: {use}")
         absent = [key for key in roles.missing if late and key not in self._noted]
         for key in absent:
@@ -380,7 +384,7 @@ class LiveSource:
         if state.withdrawn:
             return
         way = passage or Passage(time.monotonic_ns(), time.time_ns())
-        number, lost = state.arrived(number, way.now, way.lost)
+        number, lost = state.count_arrival(number, way.now, way.lost)
         state.guessed += way.guessed  # only one thread delivers where losses are guessed
         message = Message(state.delivered_as, state.schema, way.received, way.received, number, data)
         self._deliver(message, way.now, lost, way.guessed)
@@ -390,15 +394,15 @@ class LiveSource:
         roles, used = self._roles, {*self._parts, *self._parts.values()}
         if topics != self._offered:
             self._offered = topics
-            self._late = late_parts(roles, topics, self._settings, used)
+            self._late = find_late_parts(roles, topics, self._settings, used)
         fixed = {part for part in self._late if getattr(roles, part) in used}
         if "model" in fixed:
             fixed.add("masks")  # they are the other results'
         changes = {part: topic for part, topic in self._late.items() if part not in fixed}
-        named = {part: t for part, t in changes.items() if t not in topics or known_name(t, topics[t])}
+        named = {part: t for part, t in changes.items() if t not in topics or find_known_name(t, topics[t])}
         if not changes:
             self._settling = Settling()
-        elif self._settling.look(topics, now, guessed=not named):
+        elif self._settling.is_settled(topics, now, guessed=not named):
             for part, topic in (named or changes).items():
                 if topic in topics:
                     self._log.info(f"{topic} came late and is recorded as {part} from now on")
@@ -419,7 +423,7 @@ class LiveSource:
 class JoiningTransport(Transport):
     """A transport around another one that offers chosen topics only, and presents its tiles as one topic.
 
-    Owns: one thread calls `look`, `listen` and `close`; tiles come in any, and are joined under the lock.
+    Owns: one thread calls `list_topics`, `listen` and `close`; tiles come in any, and are joined under the lock.
     """
 
     def __init__(self, transport: Transport, chosen: Iterable[str] = ()) -> None:
@@ -431,17 +435,17 @@ class JoiningTransport(Transport):
         self._joiners: dict[str, TileJoiner] = {}
         self._lock = threading.Lock()
 
-    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+    def list_topics(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
         """Return the topics that have publishers now; those of tiles as one, once its first tile came."""
         tiled = [topic for topic, types in expected.items() if TILED in types]
-        parts = {part: (schema,) for topic in tiled for part, schema in parts_of(topic, TILED)}
-        offers = self._transport.look({**expected, **parts})
+        parts = {part: (schema,) for topic in tiled for part, schema in list_tiles(topic, TILED)}
+        offers = self._transport.list_topics({**expected, **parts})
         names: dict[str, tuple[str, str]] = {}
         fits = self._chosen.fullmatch
         for topic, (name, schema) in offers.names.items():
             if not fits(topic) and not fits(name):
                 continue
-            whole = whole_of(topic, schema)
+            whole = find_whole(topic, schema)
             if whole is None:
                 names[topic] = name, schema
                 continue
@@ -454,22 +458,24 @@ class JoiningTransport(Transport):
         """Subscribe a topic, as `Transport.listen` says; one of tiles by all that exist."""
         if state.schema != TILED:
             return self._transport.listen(state, arrive, once=once)
-        whole = whole_of(next(topic for topic, name in self._names.items() if name == state.name), VIDEO)
+        whole = find_whole(next(topic for topic, name in self._names.items() if name == state.name), VIDEO)
         joiner = self._joiners.setdefault(state.name, TileJoiner(state.delivered_as))
         heard = False
-        for tile, (topic, _) in enumerate(parts_of(whole[0] if whole is not None else "", TILED)):
+        for tile, (topic, _) in enumerate(list_tiles(whole[0] if whole is not None else "", TILED)):
             if topic in self._names:
                 part = self._parts.setdefault(topic, TopicState(self._names[topic], topic, VIDEO))
-                heard = self._transport.listen(part, self._take(part, tile, joiner, arrive), once=once) or heard
+                heard = (
+                    self._transport.listen(part, self._make_receiver(part, tile, joiner, arrive), once=once) or heard
+                )
                 state.fault = part.fault or state.fault
-        state.heard_of(1)
+        state.set_publishers(1)
         return heard
 
-    def _take(self, part: TopicState, tile: int, joiner: TileJoiner, arrive: Arrive) -> Arrive:
+    def _make_receiver(self, part: TopicState, tile: int, joiner: TileJoiner, arrive: Arrive) -> Arrive:
         def take(data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
             with self._lock:
                 way = passage or Passage(time.monotonic_ns(), time.time_ns())
-                number, _ = part.arrived(number, way.now, way.lost)
+                number, _ = part.count_arrival(number, way.now, way.lost)
                 message = Message(part.name, VIDEO, way.received, way.received, number, data)
                 for joined in joiner.add(message, tile, way.guessed):
                     came = Passage(way.now, joined.message.log_time, joined.lost, joined.guessed)

@@ -22,7 +22,7 @@ from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources import mcap_walk
 from edgefirst_ros.sources.mcap_walk import Chunk, McapWalk, split_message, unpack
-from edgefirst_ros.sources.order import FileOrder, recorded_order
+from edgefirst_ros.sources.order import FileOrder, sort_recorded
 from edgefirst_ros.sources.source import Channel, FileRecording, Repeats, in_span, open_raw, open_recording
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class HashedFile(io.BufferedReader):
         data = super().read(size)
         if len(data) >= _LONG and self._hashed < (end := self.tell()):
             self._reach(end - len(data))
-            self._take(memoryview(data)[self._hashed - end + len(data) :])
+            self._hash_block(memoryview(data)[self._hashed - end + len(data) :])
         return data
 
-    def walked(self, end: int) -> None:
+    def advance(self, end: int) -> None:
         """Note that the reader has passed `end`: bytes read in short pieces are hashed, once they are a block.
 
         Raises OSError where it cannot be read again.
@@ -78,9 +78,9 @@ class HashedFile(io.BufferedReader):
     def _reach(self, end: int) -> None:
         """Hash the bytes before `end` that were not read in one piece."""
         while self._hashed < end and (block := os.pread(self.fileno(), min(_BLOCK, end - self._hashed), self._hashed)):
-            self._take(memoryview(block))
+            self._hash_block(memoryview(block))
 
-    def _take(self, data: memoryview) -> None:
+    def _hash_block(self, data: memoryview) -> None:
         for at in range(0, len(data), _BLOCK):
             block = data[at : at + _BLOCK]  # a view keeps all of its data, so much data are copied
             self._blocks.put(block if len(data) <= _WAITING * _BLOCK else bytes(block))
@@ -132,7 +132,7 @@ class McapRecording(FileRecording):
                 yield from file.messages(opened)
             return
         with HashedFile(open_raw(file.path)) as hashed:
-            yield from file.messages(hashed, hashed.walked)
+            yield from file.messages(hashed, hashed.advance)
             file.sha256 = hashed.sha256()
 
     def iter_messages(
@@ -147,18 +147,18 @@ class McapRecording(FileRecording):
         self._finish_walk()
         places = []
         for file in self._files:
-            wanted = file.wanted(topics)
+            wanted = file.select_channels(topics)
             places += [_Place(file, c, wanted) for c in file.chunks if c.contents.counts.keys() & wanted]
         if self._files[0].order.is_recorded_order:
             found = self._file_order(place for place in places if place.chunk.contents.overlaps(start, end))
         else:
-            found = self._sorted(places, start, end)
+            found = self._iter_sorted(places, start, end)
         yield from (message for message in found if in_span(message.log_time, start, end))
 
     def _file_order(self, places: Iterable[_Place]) -> Iterator[Message]:
         left = 0
         for file, mine in itertools.groupby(places, attrgetter("file")):
-            with open_recording(file.path) as opened, _unchanged(file.path):
+            with open_recording(file.path) as opened, _check_unchanged(file.path):
                 for place in mine:
                     left += place.chunk.contents.of(place.wanted)
                     for head, body in mcap_walk.read_messages(opened, place.chunk, place.wanted, self._largest):
@@ -173,9 +173,9 @@ class McapRecording(FileRecording):
         if left:
             raise RecordingError(f"{self.path}: changed while it was read: {left} messages are missing")
 
-    def _sorted(self, places: Sequence[_Place], start: int | None, end: int | None) -> Iterator[Message]:
+    def _iter_sorted(self, places: Sequence[_Place], start: int | None, end: int | None) -> Iterator[Message]:
         """Yield messages of files that are out of order, by an index of 32 bytes a message."""
-        rows = recorded_order(self._index(places))
+        rows = sort_recorded(self._index(places))
         self._complete(sum(place.chunk.contents.of(place.wanted) for place in places) - len(rows))
         held: OrderedDict[int, bytes] = OrderedDict()
         for log, key, at, length in zip(rows["log"], rows["chunk"], rows["at"], rows["length"], strict=True):
@@ -190,7 +190,7 @@ class McapRecording(FileRecording):
             yield places[number].file.message(*split_message(held[number], int(at), int(length)))
 
     def _unpack(self, place: _Place) -> bytes:
-        with open_recording(place.file.path) as opened, _unchanged(place.file.path):
+        with open_recording(place.file.path) as opened, _check_unchanged(place.file.path):
             return unpack(opened, place.chunk, self._largest)
 
     def _index(self, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
@@ -202,7 +202,7 @@ class McapRecording(FileRecording):
         for number, place in enumerate(places):
             data = self._unpack(place)
             walk, found = place.file, []
-            for channel, at, length in mcap_walk.messages(data, place.wanted):
+            for channel, at, length in mcap_walk.iter_messages(data, place.wanted):
                 _, sequence, log, _ = mcap_walk.MESSAGE_HEAD.unpack_from(data, at)
                 if not walk.repeated or not walk.is_repeated(walk.message(*split_message(data, at, length))):
                     topic = topics[walk.channels[channel].topic]
@@ -212,7 +212,7 @@ class McapRecording(FileRecording):
 
 
 @contextmanager
-def _unchanged(path: Path) -> Iterator[None]:
+def _check_unchanged(path: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:

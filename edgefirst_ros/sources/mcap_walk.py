@@ -15,7 +15,7 @@ from mcap.opcode import Opcode
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.messages import Message, full_type
+from edgefirst_ros.messages import Message, expand_type
 from edgefirst_ros.sources.order import FileOrder
 from edgefirst_ros.sources.source import Channel, Convert, Damage, RecordedFile, Repeats
 
@@ -41,7 +41,7 @@ class Contents:
     first: int = 0
     last: int = 0
 
-    def note(self, channel: int, log_time: int) -> None:
+    def add(self, channel: int, log_time: int) -> None:
         """Count a message."""
         if not self.counts or log_time < self.first:
             self.first = log_time
@@ -116,7 +116,7 @@ def find_chunk(file: BinaryIO, start: int) -> int | None:
     return None
 
 
-def records(data: bytes) -> Iterator[tuple[int, int, int]]:
+def iter_records(data: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield (opcode, offset, length) of the records in the body of a chunk, up to the first incomplete one."""
     at, end = 0, len(data)
     while at + HEAD.size <= end:
@@ -128,9 +128,9 @@ def records(data: bytes) -> Iterator[tuple[int, int, int]]:
         at += length
 
 
-def messages(data: bytes, wanted: frozenset[int]) -> Iterator[tuple[int, int, int]]:
+def iter_messages(data: bytes, wanted: frozenset[int]) -> Iterator[tuple[int, int, int]]:
     """Yield (channel, offset, length) of the messages of some channels in the body of a chunk."""
-    for opcode, at, length in records(data):
+    for opcode, at, length in iter_records(data):
         if opcode == Opcode.MESSAGE and length >= MESSAGE_HEAD.size:
             number = data[at] | data[at + 1] << 8
             if number in wanted:
@@ -151,7 +151,7 @@ def read_messages(
     """
     if chunk.compression:
         data = unpack(file, chunk, largest)
-        for _, at, length in messages(data, wanted):
+        for _, at, length in iter_messages(data, wanted):
             yield split_message(data, at, length)
         return
     at, end = chunk.offset, chunk.offset + chunk.packed
@@ -173,7 +173,7 @@ def read_messages(
         at += length
 
 
-def definitions(file: BinaryIO, size: int, largest: int) -> list[tuple[int, bytes]]:
+def iter_definitions(file: BinaryIO, size: int, largest: int) -> list[tuple[int, bytes]]:
     """(opcode, body) of the schemas and channels that a whole file of `size` bytes repeats after its data.
 
     They are not read where they take more than `largest` bytes.
@@ -189,7 +189,7 @@ def definitions(file: BinaryIO, size: int, largest: int) -> list[tuple[int, byte
     file.seek(start)
     data = file.read(size - footer - start)
     kinds = (Opcode.SCHEMA, Opcode.CHANNEL)
-    return [(opcode, data[at : at + length]) for opcode, at, length in records(data) if opcode in kinds]
+    return [(opcode, data[at : at + length]) for opcode, at, length in iter_records(data) if opcode in kinds]
 
 
 def unpack(file: BinaryIO, chunk: Chunk, largest: int) -> bytes:
@@ -207,7 +207,7 @@ def unpack(file: BinaryIO, chunk: Chunk, largest: int) -> bytes:
     data = file.read(min(chunk.packed, largest))
     try:
         if chunk.compression == "zstd":
-            return _zstd(data, chunk, largest)
+            return _unpack_zstd(data, chunk, largest)
         if chunk.compression == "lz4":
             import lz4.frame
 
@@ -218,7 +218,7 @@ def unpack(file: BinaryIO, chunk: Chunk, largest: int) -> bytes:
     raise ValueError(f"unknown compression {chunk.compression!r}; expected none, lz4 or zstd")
 
 
-def _zstd(data: bytes, chunk: Chunk, largest: int) -> bytes:
+def _unpack_zstd(data: bytes, chunk: Chunk, largest: int) -> bytes:
     import zstandard
 
     try:
@@ -312,9 +312,9 @@ class McapWalk(RecordedFile):
         if opcode == 0:
             file.seek(position)
             if not any(block.strip(b"\0") for block in iter(partial(file.read, 1 << 20), b"")):
-                self._damaged("only zeros from here on", loss=False)
+                self._report_damage("only zeros from here on", loss=False)
                 return 0
-            self._damaged("no record here")
+            self._report_damage("no record here")
             return self._resume(file)
         if opcode == Opcode.CHUNK:
             step = yield from self._chunk(file, length, chunk_head(head))
@@ -323,32 +323,32 @@ class McapWalk(RecordedFile):
             step = self._resume(file)
             loss = step != 0 or opcode not in WITHOUT_MESSAGES or length > LONGEST_TEXT
             found = f"{left} of {length} bytes" if left >= 0 else "inside its head"
-            self._damaged(f"a record of type {opcode} is cut: {found}", loss=loss)
+            self._report_damage(f"a record of type {opcode} is cut: {found}", loss=loss)
             return step
         if opcode == Opcode.DATA_END:
             following = find_chunk(file, position + HEAD.size)
             if following is None:
                 self.ended = True
                 return 0
-            self._damaged("an end of data before the last chunk")
+            self._report_damage("an end of data before the last chunk")
             return following - position
         file.seek(position + HEAD.size)
         if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
             if length > LONGEST_TEXT:
-                self._damaged(f"a schema or channel of {length} bytes")
+                self._report_damage(f"a schema or channel of {length} bytes")
             else:
                 self._define(opcode, file.read(length))
         elif opcode == Opcode.MESSAGE:
             if length > self._largest:
                 most = f"at most {self._largest} are read (limits.chunk_bytes)"
-                self._damaged(f"a message of {length} bytes, {most}")
+                self._report_damage(f"a message of {length} bytes, {most}")
             else:
                 yield from self._loose(file, head[: HEAD.size] + file.read(length))
         elif (mistaken := chunk_head(head)) is not None and mistaken.agrees and mistaken.compression in COMPRESSIONS:
-            self._damaged(f"a chunk with the type {opcode}: none of its messages is used")
+            self._report_damage(f"a chunk with the type {opcode}: none of its messages is used")
         return int(HEAD.size + length)
 
-    def _damaged(self, what: str, *, loss: bool = True) -> None:
+    def _report_damage(self, what: str, *, loss: bool = True) -> None:
         self.damage.append(Damage(self.position, what, loss))
 
     def _resume(self, file: BinaryIO) -> int:
@@ -360,10 +360,10 @@ class McapWalk(RecordedFile):
         position, left = self.position, self.size - self.position - HEAD.size
         whole = length <= left
         if head is None or (not whole and not head.agrees and length != UNFINISHED):
-            self._damaged("a chunk that is cut in its head, or whose head makes no sense")
+            self._report_damage("a chunk that is cut in its head, or whose head makes no sense")
             return self._resume(file)
         if length == UNFINISHED and (step := self._resume(file)):
-            self._damaged("a chunk that is not finished before others")
+            self._report_damage("a chunk that is not finished before others")
             return step
         body = position + HEAD.size + head.size
         packed = position + HEAD.size + min(length, left) - body
@@ -373,21 +373,21 @@ class McapWalk(RecordedFile):
             if whole and head.crc and zlib_ng.crc32(unpacked) != head.crc:
                 raise ValueError("wrong CRC")
         except ValueError as error:
-            self._damaged(f"a chunk that cannot be read, none of its messages is used: {error}")
+            self._report_damage(f"a chunk that cannot be read, none of its messages is used: {error}")
             if not head.agrees:
                 return self._resume(file)
             self._certain = position + HEAD.size + length
             return HEAD.size + length if whole else 0
         if not whole:
-            self._damaged(f"the last chunk is cut: {left} bytes of it are there")
+            self._report_damage(f"the last chunk is cut: {left} bytes of it are there")
         elif not head.crc and head.unpacked != len(unpacked):
-            self._damaged(f"a chunk without CRC that gives {len(unpacked)} of {head.unpacked} bytes")
+            self._report_damage(f"a chunk without CRC that gives {len(unpacked)} of {head.unpacked} bytes")
         end = yield from self._read(file, unpacked, chunk.contents)
         if whole and end != len(unpacked):
-            self._damaged(f"a chunk whose records end after {end} of {len(unpacked)} bytes")
+            self._report_damage(f"a chunk whose records end after {end} of {len(unpacked)} bytes")
         self.chunks.append(chunk)
         if whole and not head.agrees:
-            self._damaged("a chunk whose lengths differ", loss=not head.crc)
+            self._report_damage("a chunk whose lengths differ", loss=not head.crc)
             self._certain = body + min(packed, head.packed)
             return self._resume(file)
         self._certain = position + HEAD.size + length
@@ -407,11 +407,11 @@ class McapWalk(RecordedFile):
     def _read(self, file: BinaryIO, data: bytes, contents: Contents) -> Generator[Message, None, int]:
         """Yield the CDR messages among the records of one chunk; returns where the last whole record ends."""
         end = 0
-        for opcode, at, length in records(data):
+        for opcode, at, length in iter_records(data):
             end = at + length
             if opcode == Opcode.MESSAGE:
                 if length < MESSAGE_HEAD.size:
-                    self._damaged(f"a message record of {length} bytes")
+                    self._report_damage(f"a message record of {length} bytes")
                     continue
                 number = data[at] | data[at + 1] << 8
                 channel = self.channels.get(number) or self._find_definition(file, number)
@@ -420,10 +420,10 @@ class McapWalk(RecordedFile):
                     head, body = split_message(data, at, length)
                     if channel.readable:
                         message = self.message(head, body)
-                        if not self.note(message):
+                        if not self.add(message):
                             continue
-                        self.order.note(channel.topic, self.number, *head[1:3])
-                        contents.note(number, message.log_time)
+                        self.order.add(channel.topic, self.number, *head[1:3])
+                        contents.add(number, message.log_time)
                         yield message
             elif opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
                 self._define(opcode, data[at : at + length])
@@ -434,12 +434,12 @@ class McapWalk(RecordedFile):
         if number in self._unknown:
             return None
         if not self._unknown:
-            for opcode, body in definitions(file, self.size, self._largest):
+            for opcode, body in iter_definitions(file, self.size, self._largest):
                 self._define(opcode, body)
         channel = self.channels.get(number)
         if channel is None:
             self._unknown.add(number)
-            self._damaged(f"messages on the unknown channel {number}, here and perhaps later")
+            self._report_damage(f"messages on the unknown channel {number}, here and perhaps later")
         return channel
 
     def _define(self, opcode: int, body: bytes) -> None:
@@ -450,23 +450,25 @@ class McapWalk(RecordedFile):
         try:
             if opcode == Opcode.SCHEMA:
                 (number,) = struct.unpack_from("<H", body)
-                name, at = _text(body, 2)
-                _, at = _text(body, at)
-                self._schemas.setdefault(number, (full_type(name.decode("utf-8", "replace")), _text(body, at)[0]))
+                name, at = _read_text(body, 2)
+                _, at = _read_text(body, at)
+                self._schemas.setdefault(
+                    number, (expand_type(name.decode("utf-8", "replace")), _read_text(body, at)[0])
+                )
                 return
             number, schema = struct.unpack_from("<HH", body)
-            topic, at = _text(body, 4)
-            encoding, _ = _text(body, at)
+            topic, at = _read_text(body, 4)
+            encoding, _ = _read_text(body, at)
         except struct.error:
-            self._damaged("a schema or channel record that ends early")
+            self._report_damage("a schema or channel record that ends early")
             return
         kind, definition = self._schemas.get(schema, ("", b""))
         channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)
-        if self.channels.setdefault(number, channel) is channel and (found := _converter_of(channel)) is not None:
+        if self.channels.setdefault(number, channel) is channel and (found := _find_converter(channel)) is not None:
             channel.schema, channel.convert, channel.definition = *found, b""
 
 
-def _converter_of(channel: Channel) -> tuple[str, Convert] | None:
+def _find_converter(channel: Channel) -> tuple[str, Convert] | None:
     """Return the type of the ROS 2 messages, and what turns the messages of a channel into them; None: nothing does."""
     given = channel.schema, channel.definition, channel.notes.setdefault
     if channel.encoding == "protobuf":
@@ -480,7 +482,7 @@ def _converter_of(channel: Channel) -> tuple[str, Convert] | None:
     return None
 
 
-def _text(body: bytes, at: int) -> tuple[bytes, int]:
+def _read_text(body: bytes, at: int) -> tuple[bytes, int]:
     """Return a text with its length before it, and where it ends; raises struct.error when it ends early."""
     (length,) = struct.unpack_from("<I", body, at)
     end = at + 4 + length

@@ -29,7 +29,7 @@ class _TopicOrder:
     steady: bool = True  # log times never fall
     crossed: bool = False  # log times fall between two files
 
-    def note(self, file: int, sequence: int, log_time: int) -> None:
+    def add(self, file: int, sequence: int, log_time: int) -> None:
         if file != self.file:  # each file has a count of its own
             self.file, self.sequence = file, -1
             self.crossed = self.crossed or log_time < self.log_time
@@ -47,9 +47,9 @@ class FileOrder:
         self._newest = 0
         self._late = False
 
-    def note(self, topic: str, file: int, sequence: int, log_time: int) -> None:
+    def add(self, topic: str, file: int, sequence: int, log_time: int) -> None:
         """Note the next message, of the file with that number."""
-        self._topics[topic].note(file, sequence, log_time)
+        self._topics[topic].add(file, sequence, log_time)
         if log_time > self._newest:
             self._newest = log_time
         elif self._newest - log_time > LATE:
@@ -145,7 +145,7 @@ def _order_by_number(numbers: list[int], logs: list[int]) -> list[int]:
     return found
 
 
-def recorded_order(index: Array) -> Array:
+def sort_recorded(index: Array) -> Array:
     """Return the index (fields topic, file, sequence, log) sorted by recorded order.
 
     Each topic is put into its own order, then all are joined by the newest `log_time` of their topic so far; where a

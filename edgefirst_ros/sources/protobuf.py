@@ -17,7 +17,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Cubes, SpaceBox
 from edgefirst_ros.sensors.calibration import MODELS
-from edgefirst_ros.sensors.transforms import rotation
+from edgefirst_ros.sensors.transforms import make_rotation
 from edgefirst_ros.sources.source import Convert, Note
 
 PROTOBUF = "protobuf"
@@ -68,43 +68,43 @@ def _stamp(message: Any) -> tuple[int, int]:
     return message.timestamp.seconds, message.timestamp.nanos
 
 
-def _time(message: Any) -> Any:
+def _convert_time(message: Any) -> Any:
     return builtin_interfaces.Time(*_stamp(message))
 
 
-def _header(message: Any) -> Any:
-    return std_msgs.Header(_time(message), message.frame_id)
+def _convert_header(message: Any) -> Any:
+    return std_msgs.Header(_convert_time(message), message.frame_id)
 
 
-def _video(message: Any, note: Note) -> Any:
-    return foxglove_msgs.CompressedVideo(_time(message), message.frame_id, message.data, message.format)
+def _convert_video(message: Any, note: Note) -> Any:
+    return foxglove_msgs.CompressedVideo(_convert_time(message), message.frame_id, message.data, message.format)
 
 
-def _compressed(message: Any, note: Note) -> Any:
-    return sensor_msgs.CompressedImage(_header(message), message.format, message.data)
+def _convert_compressed(message: Any, note: Note) -> Any:
+    return sensor_msgs.CompressedImage(_convert_header(message), message.format, message.data)
 
 
-def _raw(message: Any, note: Note) -> Any:
+def _convert_raw(message: Any, note: Note) -> Any:
     size, step = (message.height, message.width), message.step
-    return sensor_msgs.Image(_header(message), *size, message.encoding, 0, step, message.data)
+    return sensor_msgs.Image(_convert_header(message), *size, message.encoding, 0, step, message.data)
 
 
-def _cloud(message: Any, note: Note) -> Any:
+def _convert_cloud(message: Any, note: Note) -> Any:
     fields = [sensor_msgs.PointField(f.name, f.offset, DATATYPES[f.type], 1) for f in message.fields]
     step, data = message.point_stride, message.data
     turn, moved = message.pose.orientation, message.pose.position
     lies = (turn.x, turn.y, turn.z), (moved.x, moved.y, moved.z)
     if message.HasField("pose") and lies != ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)):
-        data = _turned(message, step)
+        data = _turn_points(message, step)
         note(f"points of the frame {message.frame_id} are moved by the pose in their messages")
     width = len(data) // step if step else 0
-    return sensor_msgs.PointCloud2(_header(message), 1, width, fields, False, step, step * width, data, True)
+    return sensor_msgs.PointCloud2(_convert_header(message), 1, width, fields, False, step, step * width, data, True)
 
 
-def _turned(message: Any, step: int) -> bytes:
+def _turn_points(message: Any, step: int) -> bytes:
     """Return the points of a cloud with x, y, z in the axes of its frame."""
     turn, moved = message.pose.orientation, message.pose.position
-    axes = rotation([turn.x, turn.y, turn.z, turn.w])
+    axes = make_rotation([turn.x, turn.y, turn.z, turn.w])
     places = {f.name: (FLOATS[DATATYPES[f.type]], f.offset) for f in message.fields if f.name in ("x", "y", "z")}
     kind = np.dtype(
         {"names": [*places], "formats": [k for k, _ in places.values()], "offsets": [o for _, o in places.values()],
@@ -120,20 +120,20 @@ def _turned(message: Any, step: int) -> bytes:
 def _fix(message: Any, note: Note) -> Any:
     covariance = list(message.position_covariance) or [0.0] * 9
     return sensor_msgs.NavSatFix(
-        _header(message), sensor_msgs.NavSatStatus(0, GPS), message.latitude, message.longitude, message.altitude,
-        covariance, message.position_covariance_type,
+        _convert_header(message), sensor_msgs.NavSatStatus(0, GPS),
+        message.latitude, message.longitude, message.altitude, covariance, message.position_covariance_type,
     )  # fmt: skip
 
 
-def _calibration(message: Any, note: Note) -> Any:
+def _convert_calibration(message: Any, note: Note) -> Any:
     k, r, p = (list(values) or [0.0] * size for values, size in ((message.K, 9), (message.R, 9), (message.P, 12)))
     size = message.height, message.width
     model = MODELS.get(message.distortion_model, message.distortion_model)
-    return sensor_msgs.CameraInfo(_header(message), *size, model, list(message.D), k, r, p)
+    return sensor_msgs.CameraInfo(_convert_header(message), *size, model, list(message.D), k, r, p)
 
 
-def _pose(message: Any, note: Note) -> Any:
-    return geometry_msgs.PoseStamped(_header(message), _place(message))
+def _convert_pose(message: Any, note: Note) -> Any:
+    return geometry_msgs.PoseStamped(_convert_header(message), _place(message))
 
 
 def _place(message: Any) -> Any:
@@ -142,12 +142,12 @@ def _place(message: Any) -> Any:
     return geometry_msgs.Pose(point, geometry_msgs.Quaternion(turn.x, turn.y, turn.z, turn.w))
 
 
-def _odometry(message: Any, note: Note) -> Any:
+def _convert_odometry(message: Any, note: Note) -> Any:
     pose = geometry_msgs.PoseWithCovariance(_place(message), [0.0] * 36)
-    return nav_msgs.Odometry(_header(message), message.body_frame_id, pose)
+    return nav_msgs.Odometry(_convert_header(message), message.body_frame_id, pose)
 
 
-def _cubes(message: Any, note: Note) -> bytes:
+def _convert_cubes(message: Any, note: Note) -> bytes:
     boxes: list[SpaceBox] = []
     stamp = 0, 0
     for entity in message.entities:
@@ -165,7 +165,7 @@ def _cubes(message: Any, note: Note) -> bytes:
     return Cubes(boxes).to_cdr(*stamp)
 
 
-def _transforms(messages: Any) -> bytes:
+def _convert_transforms(messages: Any) -> bytes:
     parts: list[tuple[str, Any]] = [("I", len(messages))]
     for one in messages:
         moved, turn = one.translation, one.rotation
@@ -187,16 +187,16 @@ def write_cdr(parts: list[tuple[str, Any]]) -> bytes:
 
 
 CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], Any]]] = {
-    "foxglove.CompressedVideo": (streams.VIDEO, _video),
-    "foxglove.CompressedImage": (streams.COMPRESSED_IMAGE, _compressed),
-    "foxglove.RawImage": (streams.IMAGE, _raw),
-    "foxglove.PointCloud": (streams.CLOUD, _cloud),
+    "foxglove.CompressedVideo": (streams.VIDEO, _convert_video),
+    "foxglove.CompressedImage": (streams.COMPRESSED_IMAGE, _convert_compressed),
+    "foxglove.RawImage": (streams.IMAGE, _convert_raw),
+    "foxglove.PointCloud": (streams.CLOUD, _convert_cloud),
     "foxglove.LocationFix": (streams.FIX, _fix),
-    "foxglove.CameraCalibration": (streams.CAMERA_INFO, _calibration),
-    "foxglove.PoseInFrame": (streams.POSE_STAMPED, _pose),
-    "foxglove.Odometry": (streams.ODOMETRY, _odometry),
-    "foxglove.SceneUpdate": (streams.CUBES, _cubes),
-    "foxglove.FrameTransform": (streams.TF_MESSAGE, lambda message, note: _transforms([message])),
-    "foxglove.FrameTransforms": (streams.TF_MESSAGE, lambda message, note: _transforms(message.transforms)),
+    "foxglove.CameraCalibration": (streams.CAMERA_INFO, _convert_calibration),
+    "foxglove.PoseInFrame": (streams.POSE_STAMPED, _convert_pose),
+    "foxglove.Odometry": (streams.ODOMETRY, _convert_odometry),
+    "foxglove.SceneUpdate": (streams.CUBES, _convert_cubes),
+    "foxglove.FrameTransform": (streams.TF_MESSAGE, lambda message, note: _convert_transforms([message])),
+    "foxglove.FrameTransforms": (streams.TF_MESSAGE, lambda message, note: _convert_transforms(message.transforms)),
 }
 """Protobuf type -> type of the ROS message, and the function that makes it, or its bytes."""

@@ -17,7 +17,7 @@ from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.messages import KNOWN_TOPICS, full_type, known_name
+from edgefirst_ros.messages import KNOWN_TOPICS, expand_type, find_known_name
 from edgefirst_ros.sources.live import USABLE, Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.topics import prefer_own
 
@@ -89,8 +89,8 @@ class RosTransport(Transport):
         self.subscriptions: dict[str, Subscription] = {}
         """{topic's name in the system: subscription}."""
 
-    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
-        """Return the topics that have publishers now, as `Transport.look` says.
+    def list_topics(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+        """Return the topics that have publishers now, as `Transport.list_topics` says.
 
         The type is that of the publishers; where they differ it is the expected one. Types of subscribers do not count.
         A topic of the device in the node's namespace, or to which its name is remapped, comes before all other
@@ -102,7 +102,7 @@ class RosTransport(Transport):
         for name, kinds in node.get_topic_names_and_types():
             if name.startswith(own) or kinds[0].startswith(OF_NODES):
                 continue  # hints list only topics that a user may have meant
-            if expected and name not in expected and USABLE.isdisjoint(map(full_type, kinds)):
+            if expected and name not in expected and USABLE.isdisjoint(map(expand_type, kinds)):
                 continue  # a robot has hundreds, and each costs some calls
             schema = self._type(name, kinds, expected.get(name, ()), mixed)
             if schema is not None:
@@ -122,11 +122,11 @@ class RosTransport(Transport):
             mixed[name] = "ROS allows no such name, so it cannot be heard"
             return None
         if len(kinds) == 1:
-            return full_type(kinds[0]) if node.count_publishers(name) else None
-        types = sorted({full_type(p.topic_type) for p in node.get_publishers_info_by_topic(name)})
+            return expand_type(kinds[0]) if node.count_publishers(name) else None
+        types = sorted({expand_type(p.topic_type) for p in node.get_publishers_info_by_topic(name)})
         if len(types) <= 1:
             return next(iter(types), None)
-        known = [kind for kind in types if known_name(name, kind)]
+        known = [kind for kind in types if find_known_name(name, kind)]
         usable = [kind for kind in types if kind in USABLE]
         chosen = next((kind for kind in (*expected, *known) if kind in types), usable[0] if len(usable) == 1 else None)
         mixed[name] = f"its publishers have several types, {', '.join(types)}; used is {chosen or 'none'}"
@@ -138,7 +138,7 @@ class RosTransport(Transport):
         As `Transport.listen` says: False if it has no publisher any more.
         """
         infos = self._node.get_publishers_info_by_topic(state.name)
-        publishers = [p for p in infos if full_type(p.topic_type) == state.schema]
+        publishers = [p for p in infos if expand_type(p.topic_type) == state.schema]
         if not publishers:
             return False
         reliable = all(p.qos_profile.reliability == ReliabilityPolicy.RELIABLE for p in publishers)
@@ -151,7 +151,7 @@ class RosTransport(Transport):
                 self._subscribe(state, arrive, reliable=reliable, kept=kept)
         elif not state.fault:
             self._subscribe(state, arrive, reliable=reliable, kept=kept)
-        state.heard_of(len(publishers))
+        state.set_publishers(len(publishers))
         self._compare_types(state, publishers)
         return True
 

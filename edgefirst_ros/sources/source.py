@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.errors import RecordingError, names_beside
+from edgefirst_ros.errors import RecordingError, list_beside
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message
 
@@ -85,7 +85,7 @@ class Damage(NamedTuple):
         return plain if self.loss else {**plain, "loss": False}
 
 
-def key_of(message: Message) -> int:
+def hash_message(message: Message) -> int:
     """Return a number of 64 bits that represents topic, `log_time` and bytes of a message."""
     return hash((message.topic, message.log_time, len(message.data), zlib_ng.crc32(message.data)))
 
@@ -108,7 +108,7 @@ class Repeats:
             self._file, self._newest_earlier = message.file, max(self._newest, self._newest_earlier)
             self._earlier = np.sort(np.concatenate([self._earlier, np.frombuffer(self._here, np.int64)]))
             self._here = array("q")
-        key = key_of(message)
+        key = hash_message(message)
         if message.log_time <= self._newest_earlier:
             place = int(self._earlier.searchsorted(key))
             if place < len(self._earlier) and self._earlier[place] == key:
@@ -152,7 +152,7 @@ class RecordedFile:
             plain["damage"] = [damage.plain for damage in self.damage]
         return plain
 
-    def note(self, message: Message) -> bool:
+    def add(self, message: Message) -> bool:
         """Note the next message of the walk; return False if an earlier file has it, so that it is not used."""
         if self.repeats is None or (again := self.repeats.find(message)) is None:
             return True
@@ -162,9 +162,9 @@ class RecordedFile:
 
     def is_repeated(self, message: Message) -> bool:
         """True if an earlier file of the recording has the same message, as the walk found."""
-        return bool(self.again) and key_of(message) in self.again
+        return bool(self.again) and hash_message(message) in self.again
 
-    def wanted(self, topics: Collection[str] | None) -> frozenset[int]:
+    def select_channels(self, topics: Collection[str] | None) -> frozenset[int]:
         """Return the ids of its readable channels of some topics, as in `Recording.iter_messages`."""
         types = topics if isinstance(topics, Mapping) else {}
         found = {n: c for n, c in self.channels.items() if c.readable and (topics is None or c.topic in topics)}
@@ -250,7 +250,7 @@ def open_raw(path: Path) -> io.FileIO:
     try:
         if not path.is_file():
             there = "is a directory" if path.is_dir() else "is not a file"
-            found = there if path.exists() else f"no such file or directory{names_beside(path)}"
+            found = there if path.exists() else f"no such file or directory{list_beside(path)}"
             raise RecordingError(f"{path}: {found}; expected an MCAP recording")
         return io.FileIO(path)
     except (OSError, ValueError) as error:
@@ -258,7 +258,7 @@ def open_raw(path: Path) -> io.FileIO:
         raise RecordingError(f"{path}: cannot be opened: {why}") from error
 
 
-def sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Return the hash of a recording that is not walked, as hex digits. Raises RecordingError."""
     with open_recording(path) as file:
         try:

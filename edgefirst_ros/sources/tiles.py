@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from edgefirst_ros.messages import Message, header_stamp, join_tiles
+from edgefirst_ros.messages import Message, join_tiles, read_header_stamp
 from edgefirst_ros.sources.source import Channel, RecordedFile, Recording
 from edgefirst_ros.streams import TILED, TILES, VIDEO
 
@@ -21,7 +21,7 @@ MOST_WAITING = 256
 
 
 @functools.lru_cache(maxsize=4096)  # asked with every message
-def whole_of(topic: str, schema: str) -> tuple[str, int] | None:
+def find_whole(topic: str, schema: str) -> tuple[str, int] | None:
     """Return the topic of the picture that a topic's messages are a tile of, and which one; None for no tile."""
     name = topic.rpartition("/")[2]
     if schema != VIDEO or name not in TILES or not topic.removesuffix(f"/{name}").endswith("camera/h264"):
@@ -72,7 +72,7 @@ class TileJoiner:
 
         `guessed`: how many of that tile seem to be lost before it, in addition to what its number says.
         """
-        stamp = header_stamp(message) or 0
+        stamp = read_header_stamp(message) or 0
         last, self._last[tile] = self._last[tile], (message.file, message.sequence)
         missing = message.sequence - last[1] - 1 if last is not None and last[0] == message.file else 0
         if stamp < self._stamps[tile] - LONGEST_WAIT:  # the clock was set back: the same stamps may come again
@@ -131,13 +131,13 @@ class TiledRecording(Recording):
     def repeated(self) -> Mapping[str, int]:
         """{topic: messages that two of its files have}; except tiles, which are counted by stamps."""
         types = self._recording.topics
-        return {t: n for t, n in self._recording.repeated.items() if whole_of(t, types.get(t, "")) is None}
+        return {t: n for t, n in self._recording.repeated.items() if find_whole(t, types.get(t, "")) is None}
 
     @property
     def topics(self) -> Mapping[str, str]:
         found = {}
         for topic, schema in self._recording.topics.items():
-            whole = whole_of(topic, schema)
+            whole = find_whole(topic, schema)
             found[topic if whole is None else whole[0]] = schema if whole is None else TILED
         return found
 
@@ -146,7 +146,7 @@ class TiledRecording(Recording):
         """Channels by id, as `walk()` found them; the tiles as one, with as many messages as stamps."""
         found: dict[int, Channel] = {}
         for number, channel in self._recording.channels.items():
-            whole = whole_of(channel.topic, channel.schema)
+            whole = find_whole(channel.topic, channel.schema)
             if whole is None:
                 found[number] = channel
             elif not any(other.topic == whole[0] for other in found.values()):
@@ -156,9 +156,9 @@ class TiledRecording(Recording):
 
     def walk(self) -> Iterator[Message]:
         self._joined.clear()
-        for message in _joining(self._recording.walk()):
+        for message in _join_messages(self._recording.walk()):
             if message.schema == TILED:
-                stamps, stamp = self._joined[message.topic], header_stamp(message) or 0
+                stamps, stamp = self._joined[message.topic], read_header_stamp(message) or 0
                 if stamp in stamps:
                     continue  # its other tiles are far away, in another file
                 stamps.add(stamp)
@@ -169,24 +169,24 @@ class TiledRecording(Recording):
     ) -> Iterator[Message]:
         wanted: Collection[str] | None = topics
         if isinstance(topics, Mapping):
-            wanted = {name: s for topic, schema in topics.items() for name, s in parts_of(topic, schema)}
+            wanted = {name: s for topic, schema in topics.items() for name, s in list_tiles(topic, schema)}
         elif topics is not None:
             types = self.topics
-            wanted = {name for topic in topics for name, _ in parts_of(topic, types.get(topic, ""))}
-        return _joining(self._recording.iter_messages(wanted, start, end))
+            wanted = {name for topic in topics for name, _ in list_tiles(topic, types.get(topic, ""))}
+        return _join_messages(self._recording.iter_messages(wanted, start, end))
 
 
-def parts_of(topic: str, schema: str) -> list[tuple[str, str]]:
+def list_tiles(topic: str, schema: str) -> list[tuple[str, str]]:
     """Return (topic, type) of the tiles that make up a topic."""
     if schema != TILED:
         return [(topic, schema)]
     return [(f"{topic.removesuffix(TILES[0])}{name}", VIDEO) for name in TILES]
 
 
-def _joining(messages: Iterator[Message]) -> Iterator[Message]:
+def _join_messages(messages: Iterator[Message]) -> Iterator[Message]:
     joiners: dict[str, TileJoiner] = {}
     for message in messages:
-        whole = whole_of(message.topic, message.schema)
+        whole = find_whole(message.topic, message.schema)
         if whole is None:
             yield message
         else:

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
-from edgefirst_ros.config.load import setting_fields
-from edgefirst_ros.errors import RecordingError, UsageError, listed, nearest_first
-from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.sources.tiles import whole_of
+from edgefirst_ros.config.load import list_setting_fields
+from edgefirst_ros.errors import RecordingError, UsageError, join_names, sort_nearest
+from edgefirst_ros.messages import KNOWN_TOPICS, find_known_name
+from edgefirst_ros.sources.tiles import find_whole
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL, VIDEO
 
-STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
+STATICS = tuple(topic.name for topic in streams.list_topics() if topic.static)
 """Topics with static content, such as camera/info and tf_static."""
 FEW = 5
 """Topics that a note names; of more than that their number is reported."""
@@ -40,14 +40,14 @@ RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed
 _PLAIN = re.compile(r"[/\w.~-]+")  # names that YAML reads as text without quotes
 
 
-def namespace_of(topic: str, schema: str) -> str:
+def find_namespace(topic: str, schema: str) -> str:
     """Return what distinguishes the topics of one camera from those of another: `front` of `/front/camera/h264`.
 
     For a topic without a known name it is the path before its last segment, and before one like `image_raw`, or `info`
     of CameraInfo.
     """
     path = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
-    name = known_name(topic, schema)
+    name = find_known_name(topic, schema)
     if name is not None:
         return "/".join(path.split("/")[: -1 - name.count("/")])
     before = path.rpartition("/")[0]
@@ -62,12 +62,12 @@ class Cameras:
     def __init__(self, topics: Mapping[str, str], reference: str) -> None:
         """`reference`: the topic of the pictures that become samples."""
         schema, self.reference = topics[reference], reference
-        self.own = namespace_of(reference, schema)
-        known = {t: known_name(t, s) for t, s in topics.items() if s in CAMERA_TYPES}
-        pictures = {t: namespace_of(t, topics[t]) for t, name in known.items() if name in (None, *CAMERA_NAMES)}
+        self.own = find_namespace(reference, schema)
+        known = {t: find_known_name(t, s) for t, s in topics.items() if s in CAMERA_TYPES}
+        pictures = {t: find_namespace(t, topics[t]) for t, name in known.items() if name in (None, *CAMERA_NAMES)}
         self.others = {t: space for t, space in sorted(pictures.items()) if space != self.own}
         """{topic of another camera: its namespace}."""
-        counted = CAMERA_NAMES if known_name(reference, schema) is not None else (None, *CAMERA_NAMES)
+        counted = CAMERA_NAMES if find_known_name(reference, schema) is not None else (None, *CAMERA_NAMES)
         spaces = {space for t, space in pictures.items() if known[t] in counted}
         self.several = len({*spaces, self.own}) > 1
         """True if a topic that has no camera's prefix may be of any of them."""
@@ -113,11 +113,13 @@ def prefer_own(
         The others, in the form of `found`.
     """
     others = {t: s for t, (_, s) in found.items() if t not in (own, *given)}
-    rivals = [t for t, s in others.items() if known_name(t, s) == device]
-    spaces = {namespace_of(t, others[t]) for t in rivals if device in CAMERA_NAMES}
-    theirs = [t for t, s in others.items() if known_name(t, s) in (INFO, *RESULTS) and namespace_of(t, s) in spaces]
+    rivals = [t for t, s in others.items() if find_known_name(t, s) == device]
+    spaces = {find_namespace(t, others[t]) for t in rivals if device in CAMERA_NAMES}
+    theirs = [
+        t for t, s in others.items() if find_known_name(t, s) in (INFO, *RESULTS) and find_namespace(t, s) in spaces
+    ]
     kept = {t: one for t, one in found.items() if t not in (*rivals, *theirs)}
-    if own not in given and known_name(own, found[own][1]) != device:
+    if own not in given and find_known_name(own, found[own][1]) != device:
         kept[f"/{device}"] = kept.pop(own)
     return kept
 
@@ -135,7 +137,7 @@ class Infos(NamedTuple):
 class Roles:
     """The topics in use, by their names in the recording.
 
-    They stay as they are; only live may a part that has had no message yet get another topic (`late_parts`).
+    They stay as they are; only live may a part that has had no message yet get another topic (`find_late_parts`).
     """
 
     reference: str
@@ -180,7 +182,7 @@ class Roles:
     @property
     def cameras(self) -> dict[str, str]:
         """Topics of the cameras whose pictures the samples have: that of the frames, and others of the rig."""
-        others = {key: topic for key, topic in self.companions.items() if streams.of_key(key).form == "camera"}
+        others = {key: topic for key, topic in self.companions.items() if streams.find_by_key(key).form == "camera"}
         return ({CAMERA: self.reference} if self.camera else {}) | others
 
     def offset(self, topic: str, settings: Settings) -> int:
@@ -220,7 +222,7 @@ class _Finder:
     given: dict[str, str] = field(default_factory=dict)
     """Topics that the rig assigns to a sensor, or excludes, and their keys: no other role uses them."""
 
-    def named(self, key: str, types: Collection[str], settings: Settings, part: str = "topic") -> str | None:
+    def find_named(self, key: str, types: Collection[str], settings: Settings, part: str = "topic") -> str | None:
         """Return the topic that the rig, or a short form of it, assigns to a key; None without one.
 
         Raises UsageError if a glob does not match one topic, or the topic has another type or another key.
@@ -230,11 +232,11 @@ class _Finder:
             return None
         where = key if part == "topic" else f"{key}.{part}"
         giver = settings.giver(key) if part == "topic" else "rig"
-        topic = _named(name, self.topics)
+        topic = _find_topic(name, self.topics)
         if topic is None and is_glob(name):
             found = sorted(t for t in self.topics if fnmatchcase(t, name) or fnmatchcase(t.removeprefix("/"), name))
             if len(found) != 1 and not (self.live and not found):
-                what, known = ", ".join(found[:FEW]) or "no topic", nearest_first(name, self.topics)
+                what, known = ", ".join(found[:FEW]) or "no topic", sort_nearest(name, self.topics)
                 raise UsageError(f"{giver}: {where}: {name!r} matches {what}; expected exactly one; there are {known}")
             topic = found[0] if found else None
         if topic is None:
@@ -242,11 +244,11 @@ class _Finder:
                 self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
             elif not self.live:
                 who = "the rig" if giver == "rig" else giver
-                self.notes.append(f"{where}: {who} assigns it {name}, which {_absence(name, self.topics)}")
+                self.notes.append(f"{where}: {who} assigns it {name}, which {_describe_absence(name, self.topics)}")
             return None
         if self.topics[topic] not in types:
             fitting = sorted(t for t, schema in self.topics.items() if schema in types)
-            known = nearest_first(name, fitting) if fitting else "no such topics"
+            known = sort_nearest(name, fitting) if fitting else "no such topics"
             what = f"{topic} is {self.topics[topic]}, expected {' or '.join(types)}"
             raise UsageError(f"{giver}: {where}: {what}; there are {known}")
         owner = self.given.setdefault(topic, where)
@@ -258,7 +260,7 @@ class _Finder:
         self, found: dict[str, str], reference: str, settings: Settings, radars: Container[str]
     ) -> None:
         """Assign the reference and the only other cloud and cube with unknown names to sensors without a topic."""
-        named = {_named(name, self.topics) for name in settings.given_topics}
+        named = {_find_topic(name, self.topics) for name in settings.given_topics}
         wanted = {sensor.key for sensor in settings.companions if settings.sensor(sensor.key).topic is None}
         for schema in (CLOUD, CUBE):
             alike = [topic for topic in self.unknown(schema) if topic not in found.values()]
@@ -283,13 +285,13 @@ class _Finder:
         """The topics without a key of the rig, and their types."""
         return sorted((t, s) for t, s in self.topics.items() if t not in self.given)
 
-    def known(self, name: str, among: Collection[str] | None = None) -> list[str]:
+    def list_known(self, name: str, among: Collection[str] | None = None) -> list[str]:
         """Return the topics with a known name; one with the camera's host, or without host, comes before others."""
-        found = [t for t, s in self.free if known_name(t, s) == name and (among is None or t in among)]
+        found = [t for t, s in self.free if find_known_name(t, s) == name and (among is None or t in among)]
         bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
         own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
         if bare and len(found) > 1 and (own or bare)[0] == bare[0]:
-            others = listed((topic for topic in found if topic != bare[0]), FEW)
+            others = join_names((topic for topic in found if topic != bare[0]), FEW)
             note = f"{name}: {bare[0]} is used, which names no host; not {others}"
             self.preferred += [] if note in self.preferred else [note]
         return own or bare[:1] or found
@@ -299,11 +301,11 @@ class _Finder:
 
     def unknown(self, schema: str) -> list[str]:
         """Topics of a type with unknown names; a topic with a known name never gets another role."""
-        return [t for t, s in self.free if s == schema and known_name(t, s) is None]
+        return [t for t, s in self.free if s == schema and find_known_name(t, s) is None]
 
     def one(self, name: str, among: Collection[str] | None = None) -> str | None:
         """Return the topic with a known name; None if absent, or, with a note, if several match."""
-        return self.single(name, self.known(name, among))
+        return self.single(name, self.list_known(name, among))
 
     def single(self, name: str, found: Sequence[str], hint: str = "") -> str | None:
         if len(found) > 1:
@@ -312,12 +314,12 @@ class _Finder:
 
     def chosen(self, name: str, types: Collection[str], key: str) -> str | None:
         """Return the topic that the setting `key` names; live it may still come. Raises UsageError if it is missing."""
-        topic = _named(name, self.topics)
+        topic = _find_topic(name, self.topics)
         if topic is not None and self.topics[topic] in types:
             return topic
         if self.live:
             return None
-        known = nearest_first(name, [topic for schema in types for topic in self.of_type(schema)])
+        known = sort_nearest(name, [topic for schema in types for topic in self.of_type(schema)])
         raise UsageError(f"{key} {name!r} is not a {' or '.join(types)} topic of the recording; there are {known}")
 
     def of_camera(self, name: str, beside: str | None = None) -> str | None:
@@ -327,8 +329,8 @@ class _Finder:
         """
         if self.cameras is None:
             return self.one(name)
-        found = {t: namespace_of(t, s) for t, s in self.free if known_name(t, s) == name}
-        beside_space = None if beside is None else namespace_of(beside, self.topics[beside])
+        found = {t: find_namespace(t, s) for t, s in self.free if find_known_name(t, s) == name}
+        beside_space = None if beside is None else find_namespace(beside, self.topics[beside])
         mine = [t for t, space in found.items() if space == beside_space]
         mine = mine or [t for t, space in found.items() if self.cameras.is_own(space)]
         mine = mine or [t for t, space in found.items() if self.cameras.may_own(space)]
@@ -351,8 +353,8 @@ class _Finder:
         if cameras is None:
             topic = self.one(INFO)
             return Infos(None, frozenset({topic} if topic is not None else ()))
-        spaces = {t: namespace_of(t, s) for t, s in self.free if s == CAMERA_INFO}
-        own = [t for t, space in spaces.items() if space == cameras.own and known_name(t, CAMERA_INFO) == INFO]
+        spaces = {t: find_namespace(t, s) for t, s in self.free if s == CAMERA_INFO}
+        own = [t for t, space in spaces.items() if space == cameras.own and find_known_name(t, CAMERA_INFO) == INFO]
         own += [t for t, space in spaces.items() if space == cameras.reference.removeprefix("/")]
         if own:
             return Infos(own[0], frozenset(own[:1]))
@@ -360,7 +362,7 @@ class _Finder:
 
     def transforms(self, name: str, reference: str) -> str | None:
         """Return the topic of transforms, `tf` or `tf_static`; of several vehicles that of the reference topic's."""
-        ways = {t: [f"/{one.lstrip('/')}" for one in (t, reference)] for t in self.known(name)}
+        ways = {t: [f"/{one.lstrip('/')}" for one in (t, reference)] for t in self.list_known(name)}
         shared = {t: len(commonpath(both)) for t, both in ways.items()}
         return self.single(name, [t for t in shared if shared[t] == max(shared.values())])
 
@@ -374,7 +376,7 @@ class _Finder:
                 self.notes.append(f"pose: the rig names {frames} of /tf, but the recording has no topic /tf")
             return topic
         if own.topic is not None:
-            return self.named("pose", streams.ROLES["pose"], settings)
+            return self.find_named("pose", streams.ROLES["pose"], settings)
         return self.by_type("pose", streams.ROLES["pose"])
 
     def only(self, name: str, schema: str, settings: Settings) -> str | None:
@@ -382,7 +384,7 @@ class _Finder:
         key = f"{name}_topic"
         if (chosen := getattr(settings, key)) is not None:
             return self.chosen(chosen, (schema,), key)
-        return self.by_type(name, (schema,), self.known(name))
+        return self.by_type(name, (schema,), self.list_known(name))
 
     def by_type(self, name: str, types: Collection[str], known: Sequence[str] = ()) -> str | None:
         """Return the only `known` topic for a role; without any, with a note, the only one of its types."""
@@ -412,7 +414,7 @@ class _Finder:
 
     def camera(self, depths: Container[str] = ()) -> str:
         for name in CAMERA_NAMES:
-            found = self.known(name)
+            found = self.list_known(name)
             if len(found) == 1:
                 return found[0]
             if found:
@@ -425,8 +427,8 @@ class _Finder:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
         sensors = [topic for topic, schema in self.topics.items() if not schema.startswith(NOT_OF_SENSORS)]
-        there = nearest_first(CAMERA_NAMES[0], sensors or self.topics)
-        passed = listed([topic for topic in sensors if topic in depths], FEW)
+        there = sort_nearest(CAMERA_NAMES[0], sensors or self.topics)
+        passed = join_names([topic for topic in sensors if topic in depths], FEW)
         raise RecordingError(
             f"no camera topic, such as /{CAMERA_NAMES[0]}; topics: {there}; "
             f"{f'no camera, but depth, labels, 16 bits a pixel or a radar: {passed}; ' if passed else ''}"
@@ -434,7 +436,7 @@ class _Finder:
         )
 
 
-def option_of(use: str, *, rigged: bool) -> str:
+def describe_option(use: str, *, rigged: bool) -> str:
     """Return the option of the command line for a setting in YAML that uses a topic.
 
     If `rigged`, it is a line for the rig in use, which the option would replace.
@@ -446,7 +448,7 @@ def option_of(use: str, *, rigged: bool) -> str:
             return f"write {value} in the rig" if one else f"add {value} to the rig"
         return f"--rig {shlex.quote(f'{{{value}}}')}"
     value = json.loads(value) if value.startswith('"') else value.strip("[]").replace(", ", ",")
-    return f"{setting_fields(Settings)[name].flag}={shlex.quote(value)}"
+    return f"{list_setting_fields(Settings)[name].flag}={shlex.quote(value)}"
 
 
 def quote(text: str) -> str:
@@ -470,56 +472,56 @@ def choose_topics(
     Raises UsageError where several topics are candidates or the named one is missing, RecordingError without a camera.
     `live`: a named topic in addition to the reference may still come, and is not an error.
     """
-    radars = radars_by_name(topics) if live else radars
+    radars = find_radars(topics) if live else radars
     alone = (t for t in topics if settings.is_left_alone(t) or t in depths or t.endswith(NO_PICTURES))
     finder = _Finder(topics, live, given=dict.fromkeys(alone, ""))
     cameras = [sensor.key for sensor in settings.companions if sensor.form == "camera"]  # beside that of the frames
-    given = {key: finder.named(key, CAMERA_TYPES, settings) for key in cameras}
-    infos_of = {key: finder.named(key, (CAMERA_INFO,), settings, "info") for key in cameras}
+    given = {key: finder.find_named(key, CAMERA_TYPES, settings) for key in cameras}
+    infos_of = {key: finder.find_named(key, (CAMERA_INFO,), settings, "info") for key in cameras}
     in_rig = settings.own_rig.sensors
     with_topic = {key for key, sensor in in_rig.items() if sensor.topic is not None}
     if isinstance(settings.reference_topic, tuple):
         raise UsageError(f"one camera at a time: {', '.join(settings.reference_topic)}; start a capture for each")
     if CAMERA in with_topic and settings.reference_topic is None:
-        named = finder.named(CAMERA, CAMERA_TYPES, settings)
+        named = finder.find_named(CAMERA, CAMERA_TYPES, settings)
         if named is None:
             wanted = str(in_rig[CAMERA].topic)
-            absent = _absence(wanted, topics, live=live)
-            raise UsageError(f"rig: {CAMERA}: {wanted} {absent}; there are {nearest_first(wanted, topics)}")
+            absent = _describe_absence(wanted, topics, live=live)
+            raise UsageError(f"rig: {CAMERA}: {wanted} {absent}; there are {sort_nearest(wanted, topics)}")
         reference = named
     elif settings.reference_topic is None:
         reference = finder.camera(depths)
     else:
-        named = _named(settings.reference_topic, topics)
+        named = _find_topic(settings.reference_topic, topics)
         if named is None:
             wanted = settings.reference_topic
-            alike = finder.known(wanted.removeprefix("/"))
-            found = f"could be {' or '.join(alike)}" if alike else _absence(wanted, topics, live=live)
-            raise UsageError(f"reference topic {wanted!r} {found}; there are {nearest_first(wanted, topics)}")
+            alike = finder.list_known(wanted.removeprefix("/"))
+            found = f"could be {' or '.join(alike)}" if alike else _describe_absence(wanted, topics, live=live)
+            raise UsageError(f"reference topic {wanted!r} {found}; there are {sort_nearest(wanted, topics)}")
         reference = named
-    name = known_name(reference, topics[reference])
+    name = find_known_name(reference, topics[reference])
     if name is not None:
         finder.prefix = reference.removesuffix(name)
     if topics[reference] in CAMERA_TYPES and name in (None, *CAMERA_NAMES):
         finder.cameras = Cameras(topics, reference)
     for sensor in settings.companions:
         if sensor.key not in given:
-            given[sensor.key] = finder.named(sensor.key, sensor.types, settings)
+            given[sensor.key] = finder.find_named(sensor.key, sensor.types, settings)
     for key in in_rig.keys() & streams.ROLES.keys() - {"pose"}:
-        given[key] = finder.named(key, streams.ROLES[key], settings)
-    info = finder.named(CAMERA, (CAMERA_INFO,), settings, "info")
-    model_info = finder.named("model", KNOWN_TOPICS["model/info"], settings, "info")
-    given_masks = finder.named("model", (MASK,), settings, "masks")
+        given[key] = finder.find_named(key, streams.ROLES[key], settings)
+    info = finder.find_named(CAMERA, (CAMERA_INFO,), settings, "info")
+    model_info = finder.find_named("model", KNOWN_TOPICS["model/info"], settings, "info")
+    given_masks = finder.find_named("model", (MASK,), settings, "masks")
     offered = (
         (s.key, given[s.key] if settings.sensor(s.key).topic is not None else finder.one(s.topic.name))
         for s in settings.companions
     )
     companions = {key: topic for key, topic in offered if topic is not None}
     finder.only_companions(companions, reference, settings, radars)
-    pictures = streams.companions() if topics[reference] in CAMERA_TYPES else ()
+    pictures = streams.list_companions() if topics[reference] in CAMERA_TYPES else ()
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
-    if own is not None and (sensor := streams.of_key(own)).instance is not None:
+    if own is not None and (sensor := streams.find_by_key(own)).instance is not None:
         raise UsageError(f"{reference} is {own} of the rig; to make samples of it, it must be {sensor.base}")
     if own is None and not settings.takes_pictures:
         finder.notes.append("camera is not among the sensors: samples have only the times of its pictures")
@@ -548,17 +550,17 @@ def choose_topics(
         boxes3d, statics=frozenset(topic for topic in statics if topic), infos=infos, guessed=bool(finder.notes),
         notes=(*finder.notes, *finder.preferred), base_frame=settings.own_rig.base_frame,
     )  # fmt: skip
-    roles.missing = missing_keys(roles, settings, topics)
-    roles.unused = unused_topics({t: s for t, s in topics.items() if t not in depths}, roles, settings, radars)
+    roles.missing = find_missing_keys(roles, settings, topics)
+    roles.unused = list_unused({t: s for t, s in topics.items() if t not in depths}, roles, settings, radars)
     return roles
 
 
-def radars_by_name(topics: Iterable[str]) -> list[str]:
+def find_radars(topics: Iterable[str]) -> list[str]:
     """Return the topics that are probably of a radar, by their names."""
     return [topic for topic in topics if "radar" in topic.lower()]
 
 
-def missing_keys(roles: Roles, settings: Settings, there: Container[str]) -> tuple[str, ...]:
+def find_missing_keys(roles: Roles, settings: Settings, there: Container[str]) -> tuple[str, ...]:
     """Return the keys whose topic, named by a rig or a short form, is missing `there`."""
     topics = {sensor.key: roles.companions.get(sensor.key) for sensor in settings.companions}
     topics |= {role: getattr(roles, role) for role in streams.ROLES}
@@ -580,7 +582,7 @@ ROLE_OF |= dict.fromkeys(streams.ROLES["pose"], "pose")
 """Type -> role of a topic without members that has it."""
 
 
-def unused_topics(
+def list_unused(
     topics: Mapping[str, str], roles: Roles, settings: Settings, radars: Container[str]
 ) -> list[dict[str, Any]]:
     """Return the topics of usable types without a role, as `Roles.unused` has them, but those the rig ignores."""
@@ -588,14 +590,14 @@ def unused_topics(
     usable = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used}
     left = {t: s for t, s in usable.items() if not t.endswith(NO_PICTURES) and not settings.is_left_alone(t)}
     own = {key: of for key, of in settings.own_rig.sensors.items() if of.topic is not None or of.tf is not None}
-    sensors = {sensor.topic.name: sensor for sensor in streams.companions()}
-    instances = (streams.of_key(key) for key in own if key not in streams.ROLES)
-    sensors |= {_named(own[sensor.key].topic or "", topics) or "": sensor for sensor in instances}
+    sensors = {sensor.topic.name: sensor for sensor in streams.list_companions()}
+    instances = (streams.find_by_key(key) for key in own if key not in streams.ROLES)
+    sensors |= {_find_topic(own[sensor.key].topic or "", topics) or "": sensor for sensor in instances}
 
     taken = set(own)
 
     def use_of(topic: str, schema: str) -> str:
-        sensor = sensors.get(topic) or sensors.get(known_name(topic, schema) or "")
+        sensor = sensors.get(topic) or sensors.get(find_known_name(topic, schema) or "")
         name, value = (sensor.setting if sensor is not None else None) or ("", None)
         if name and getattr(settings, name) != value:
             return f"{name}: {str(value).lower()}"
@@ -606,9 +608,9 @@ def unused_topics(
         if key not in own and short in Settings.model_fields:
             return f"{short}: {quote(topic)}"
         if key == CAMERA or key in own.keys() - streams.ROLES.keys() or roles.companions.get(key) in topics:
-            names = filter(None, (namespace_of(topic, schema), topic))
+            names = filter(None, (find_namespace(topic, schema), topic))
             words = [re.sub("[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
-            key = streams.free_key(key, words, taken)
+            key = streams.make_free_key(key, words, taken)
         return f"rig: {key}: {{topic: {quote(topic)}}}"
 
     return [{"topic": t, "type": schema, "count": None, "use": use_of(t, schema)} for t, schema in left.items()]
@@ -617,21 +619,21 @@ def unused_topics(
 def expect_topics(roles: Roles, settings: Settings) -> Roles:
     """Return the roles completed by the names of topics that may still come: the rig's, else the device's."""
     names = {sensor.key: settings.sensor(sensor.key).topic or sensor.topic.name for sensor in settings.companions}
-    may_come = ((key, roles.companions.get(key) or _expected(name)) for key, name in names.items())
+    may_come = ((key, roles.companions.get(key) or _expect_name(name)) for key, name in names.items())
     companions = {key: topic for key, topic in may_come if not is_glob(topic)} | roles.companions
     pose = "tf" if roles.pose_frames is not None else settings.sensor("pose").topic
-    name = known_name(roles.reference, roles.schema)
-    space = namespace_of(roles.reference, roles.schema) if roles.camera else ""
+    name = find_known_name(roles.reference, roles.schema)
+    space = find_namespace(roles.reference, roles.schema) if roles.camera else ""
     prefix = roles.reference.removesuffix(name) if roles.camera and name else f"/{space}/" if space else "/"
     own = {part: f"{prefix}{part}" for part in (INFO, *RESULTS)}
     model = settings.sensor("model")
-    own |= {"model/info": _expected(model.info)} if model.info is not None else {}
-    masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
+    own |= {"model/info": _expect_name(model.info)} if model.info is not None else {}
+    masked = roles.model is not None and find_known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
-    boxes3d = _expected(settings.sensor("boxes3d").topic or "fusion/boxes3d")
-    heard = {*filter(None, map(static_part, roles.statics))}
+    boxes3d = _expect_name(settings.sensor("boxes3d").topic or "fusion/boxes3d")
+    heard = {*filter(None, map(find_static, roles.statics))}
     heard |= {INFO} if roles.camera else set()
-    statics = {*roles.statics, *(own.get(part) or _expected(part) for part in STATICS if part not in heard)}
+    statics = {*roles.statics, *(own.get(part) or _expect_name(part) for part in STATICS if part not in heard)}
     cameras = replace(roles, companions=companions).cameras
     infos = {
         key: _expect_info(roles.infos.get(key), topic, settings.sensor(key).info) for key, topic in cameras.items()
@@ -639,10 +641,10 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     statics |= {topic for of in infos.values() for topic in of.among}
     return replace(
         roles, companions=companions, statics=frozenset(statics), infos=roles.infos | infos,
-        gps=roles.gps or _expected(settings.sensor("gps").topic or "gps"),
-        imu=roles.imu or _expected(settings.sensor("imu").topic or "imu"),
-        pose=roles.pose or (_expected(pose) if pose is not None else None),
-        model=roles.model or (_expected(model.topic) if model.topic is not None else own["model/output"]),
+        gps=roles.gps or _expect_name(settings.sensor("gps").topic or "gps"),
+        imu=roles.imu or _expect_name(settings.sensor("imu").topic or "imu"),
+        pose=roles.pose or (_expect_name(pose) if pose is not None else None),
+        model=roles.model or (_expect_name(model.topic) if model.topic is not None else own["model/output"]),
         masks=roles.masks or (own["model/mask"] if masked else None),
         boxes3d=roles.boxes3d or (boxes3d if roles.reference != boxes3d else None),
     )  # fmt: skip
@@ -653,33 +655,33 @@ def _expect_info(found: Infos | None, topic: str, named: str | None) -> Infos:
     if found is not None and found.own is not None:
         return found
     among = found.among if found is not None else frozenset()
-    name = next(filter(None, (known_name(topic, schema) for schema in CAMERA_TYPES)), None)
-    space = namespace_of(topic, CAMERA_TYPES[0])
+    name = next(filter(None, (find_known_name(topic, schema) for schema in CAMERA_TYPES)), None)
+    space = find_namespace(topic, CAMERA_TYPES[0])
     own = f"{topic.removesuffix(name)}{INFO}" if name else f"/{space}/{INFO}" if space else f"/{INFO}"
-    own = own if named is None else _expected(named)
+    own = own if named is None else _expect_name(named)
     return Infos(own, among | {own})
 
 
-def static_part(topic: str) -> str | None:
+def find_static(topic: str) -> str | None:
     """Return the device's name of a topic with static content, at any depth; None of other topics."""
     return next((part for part in STATICS if topic.endswith(part)), None)
 
 
-def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...]]:
+def list_expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...]]:
     """Return the types that each topic in use may have; with another one it has no part, as in a recording."""
     model: tuple[str, ...] = (MODEL, DETECT)
     if settings.model_topic is None and roles.model is not None:
         model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
     parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
     parts[roles.pose] = streams.ROLES["pose"] if roles.pose_frames is None else KNOWN_TOPICS["tf"]
-    parts |= {topic: streams.of_key(sensor).types for sensor, topic in roles.companions.items()}
+    parts |= {topic: streams.find_by_key(sensor).types for sensor, topic in roles.companions.items()}
     parts |= dict.fromkeys(roles.statics, KNOWN_TOPICS["model/info"])
     parts |= dict.fromkeys((topic for of in roles.infos.values() for topic in of.among), (CAMERA_INFO,))
-    parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics if (part := static_part(topic)) is not None}
+    parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics if (part := find_static(topic)) is not None}
     return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}
 
 
-def late_parts(
+def find_late_parts(
     roles: Roles, topics: Mapping[str, str], settings: Settings, used: Container[str]
 ) -> dict[str, str | None]:
     """Return the roles that the current `topics` would assign to another topic: {field of Roles: topic}.
@@ -699,24 +701,24 @@ def is_glob(name: str) -> bool:
     return any(letter in name for letter in "*?[")
 
 
-def _expected(name: str) -> str:
+def _expect_name(name: str) -> str:
     """Return the name that a topic will have once it is published."""
     return "/" + name.removeprefix("/")
 
 
-def _absence(name: str, topics: Mapping[str, str], *, live: bool = False) -> str:
+def _describe_absence(name: str, topics: Mapping[str, str], *, live: bool = False) -> str:
     """Return in words why no topic has a name that the user gives."""
     for candidate in (name, "/" + name):
-        whole = whole_of(candidate, VIDEO)
+        whole = find_whole(candidate, VIDEO)
         if whole is not None and whole[0] in topics:
             return f"is a tile of the picture {whole[0]}"
     return "is not published" if live else "is not in the recording"
 
 
-def _named(name: str, topics: Mapping[str, str]) -> str | None:
+def _find_topic(name: str, topics: Mapping[str, str]) -> str | None:
     """Return the topic that a user names: exactly, without leading slash, or by the device's name; else None."""
     for candidate in (name, "/" + name):
         if candidate in topics:
             return candidate
-    found = [t for t, schema in topics.items() if known_name(t, schema) == name.removeprefix("/")]
+    found = [t for t, schema in topics.items() if find_known_name(t, schema) == name.removeprefix("/")]
     return found[0] if len(found) == 1 else None

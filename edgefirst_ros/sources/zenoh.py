@@ -12,14 +12,22 @@ from functools import partial
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.errors import UsageError, counted
+from edgefirst_ros.errors import UsageError, pluralize
 from edgefirst_ros.messages import KNOWN_TOPICS
 from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
-from edgefirst_ros.sources.tiles import whole_of
+from edgefirst_ros.sources.tiles import find_whole
 from edgefirst_ros.sources.topics import CAMERA, CAMERA_NAMES, RESULTS, STATICS, is_glob, prefer_own
-from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Gaps, Intake, Lane, sent
-from edgefirst_ros.sources.zenoh_keys import TILE_NAMES, TOKENS, Announced, candidates, plain_name, read_token, topic_of
-from edgefirst_ros.sources.zenoh_session import library
+from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Gaps, Intake, Lane, read_sample
+from edgefirst_ros.sources.zenoh_keys import (
+    TILE_NAMES,
+    TOKENS,
+    Announced,
+    list_candidates,
+    name_topic,
+    read_token,
+    strip_name,
+)
+from edgefirst_ros.sources.zenoh_session import load_library
 
 DOUBLES = 5.0
 """s for which a message may come by a second subscription, once that is given up: callbacks may be under way."""
@@ -34,18 +42,18 @@ class ZenohTransport(Transport):
 
     The device's services have no tokens: all possible keys of topics in use are subscribed beforehand, and only the
     right key once a topic has its role. Messages that come in the meantime stay (`Intake`).
-    Owns: one thread calls `look`, `listen` and `close`; tokens come in threads of Zenoh, under the lock.
+    Owns: one thread calls `list_topics`, `listen` and `close`; tokens come in threads of Zenoh, under the lock.
     """
 
     def __init__(self, session: Any, settings: Settings, live: LiveSettings, namespace: str = "") -> None:
         """`session`: an open one, which is not closed here. `namespace`: topics under it are preferred."""
-        self._zenoh = library()
+        self._zenoh = load_library()
         self._session = session
         self._settings = settings
         self._live = live
         self._namespace = namespace.strip("/")
-        self._names = _wanted_names(settings)
-        self._anchors = _cameras(settings)
+        self._names = _list_wanted_names(settings)
+        self._anchors = _list_cameras(settings)
         self._hints = {*CAMERA_NAMES, *TILE_NAMES} - self._names
         """Plain names of cameras that are not asked for: messages name them, and whose the other topics are."""
         self._sources = itertools.count()
@@ -62,7 +70,7 @@ class ZenohTransport(Transport):
         self._watching = [watch(key, direct(self._token), history=True) for key in TOKENS]
 
     # ---- topics --------------------------------------------------------------------------
-    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+    def list_topics(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
         intake = self._intake
         if intake is None:
             intake = self._intake = Intake(self._live.depth, self._live.pretrigger_bytes)
@@ -70,7 +78,7 @@ class ZenohTransport(Transport):
         for lane in [lane for since, lane in self._settled if now - since >= DOUBLES]:
             intake.single(lane)
         self._settled = [(since, lane) for since, lane in self._settled if now - since < DOUBLES]
-        names = self._expected_names(expected) if expected else self._names | self._hints
+        names = self._list_expected_names(expected) if expected else self._names | self._hints
         self._subscribe_candidates(names, intake)
         self._settled += [(now, lane) for lane in self._doubled if lane.name not in self._candidates]
         self._doubled = [
@@ -82,7 +90,7 @@ class ZenohTransport(Transport):
             announced = {one.key: one for one in self._tokens.values()}
         lanes = {lane.key: lane for lane in intake.lanes()}
         found: dict[str, tuple[str, str]] = {}
-        mixed = {lane.key: _foreign(lane) for lane in lanes.values() if lane.foreign}
+        mixed = {lane.key: _is_foreign(lane) for lane in lanes.values() if lane.foreign}
         if intake.ignored:
             mixed["further keys"] = f"not used: messages of {MOST_KEYS} keys are stored, and more keys exist"
         if self._untold:
@@ -90,21 +98,21 @@ class ZenohTransport(Transport):
         keys = sorted({*announced, *lanes}, key=lambda key: (key not in self._listened, key.startswith("rt/"), key))
         for key in keys:
             one, own = announced.get(key), lanes.get(key)
-            topic, schema = (topic_of(key), None) if one is None else (one.topic, one.schema)
+            topic, schema = (name_topic(key), None) if one is None else (one.topic, one.schema)
             schema = schema if own is None else own.schema or schema
             if schema is None:
                 mixed[key] = f"not used: its type is unknown, its encoding is {lanes[key].encoding or 'not given'}"
                 continue
-            name = plain_name(topic)
-            if name in KNOWN_TOPICS and schema not in KNOWN_TOPICS[name] and whole_of(topic, schema) is None:
+            name = strip_name(topic)
+            if name in KNOWN_TOPICS and schema not in KNOWN_TOPICS[name] and find_whole(topic, schema) is None:
                 mixed[key] = f"not used: its type is {schema}, expected is {' or '.join(KNOWN_TOPICS[name])}"
             elif topic in found:
                 mixed[key] = f"not used: {topic} is heard as {found[topic][0]}"
             else:
                 found[topic] = key, schema
-        return Offers(self._preferred(found), mixed)
+        return Offers(self._prefer_namespace(found), mixed)
 
-    def _preferred(self, found: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    def _prefer_namespace(self, found: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
         """Topics, without those whose part one under the namespace has; that one is named as the device names it."""
         begin = f"/{self._namespace}/"
         given = (*self._settings.given_topics, *self._settings.references)
@@ -114,9 +122,9 @@ class ZenohTransport(Transport):
                 found = prefer_own(found, topic, device, given)
         return found
 
-    def _expected_names(self, expected: Iterable[str]) -> set[str]:
+    def _list_expected_names(self, expected: Iterable[str]) -> set[str]:
         """Plain names of topics that may still come, once the roles are assigned."""
-        names = Counter(map(plain_name, expected))
+        names = Counter(map(strip_name, expected))
         heard = Counter(name for name, _ in self._listened.values())
         if self._settings.model_topic is None and names.keys() & {*MODELS} and not heard.keys() & {*MODELS}:
             names |= Counter(MODELS)
@@ -141,7 +149,7 @@ class ZenohTransport(Transport):
         source, anchor = next(self._sources), name in self._anchors
 
         def take(sample: Any) -> None:
-            came = sent(sample)
+            came = read_sample(sample)
             if came is not None and not self._is_anothers(str(sample.key_expr), name):
                 intake.put(str(sample.key_expr), name, came, source, anchor=anchor, kept=name not in self._hints)
 
@@ -172,7 +180,7 @@ class ZenohTransport(Transport):
         if gone:
             intake.forget({lane.key for lane in intake.lanes() if lane.name in gone}, self._hints | self._anchors)
         for name in names - self._candidates.keys():
-            keys = candidates(name, self._namespace)
+            keys = list_candidates(name, self._namespace)
             self._candidates[name] = [self._subscribe(key, name, intake) for key in keys]
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
@@ -183,11 +191,11 @@ class ZenohTransport(Transport):
         if intake is None or not (publishers or key in {lane.key for lane in intake.lanes()}):
             return False
         if key not in self._listened:
-            name = plain_name(state.delivered_as)
+            name = strip_name(state.delivered_as)
             self._doubled.append(intake.listen(key, name, state, arrive, Gaps(by_stamps=not once)))
             subscription = self._subscribe(key, name, intake, kept=once and publishers > 0)
             self._listened[key] = name, subscription
-        state.heard_of(max(1, publishers))
+        state.set_publishers(max(1, publishers))
         return True
 
     def close(self) -> None:
@@ -201,14 +209,14 @@ class ZenohTransport(Transport):
             intake.close()
 
 
-def _cameras(settings: Settings) -> set[str]:
+def _list_cameras(settings: Settings) -> set[str]:
     chosen = settings.reference_topic or settings.sensor(CAMERA).topic
     topics = (chosen,) if isinstance(chosen, str) else chosen  # choosing topics rejects several
-    names = {*CAMERA_NAMES} if topics is None else {plain_name(topic) for topic in topics}
+    names = {*CAMERA_NAMES} if topics is None else {strip_name(topic) for topic in topics}
     return names | ({*TILE_NAMES} if names & {*TILE_NAMES} else set())
 
 
-def _wanted_names(settings: Settings) -> set[str]:
+def _list_wanted_names(settings: Settings) -> set[str]:
     """Plain names of the topics that a capture has use for.
 
     Raises UsageError for a pattern: keys are subscribed by their names, before anybody publishes them.
@@ -217,14 +225,14 @@ def _wanted_names(settings: Settings) -> set[str]:
     if (pattern := next(filter(is_glob, given), None)) is not None:
         raise UsageError(f"rig: {pattern!r} is a pattern; expected the whole name of the topic to record it from Zenoh")
     chosen = (settings.gps_topic, settings.imu_topic, settings.model_topic)
-    gps, imu, model = (None if topic is None else plain_name(topic) for topic in chosen)
+    gps, imu, model = (None if topic is None else strip_name(topic) for topic in chosen)
     names = {*STATICS, gps or "gps", imu or "imu", "fusion/boxes3d"}
     names |= {sensor.topic.name for sensor in settings.companions if sensor.instance is None}
-    names |= {plain_name(topic) for topic in given}
-    names |= {*_cameras(settings), *(["tf"] if settings.sensor("pose").tf is not None else [])}
+    names |= {strip_name(topic) for topic in given}
+    names |= {*_list_cameras(settings), *(["tf"] if settings.sensor("pose").tf is not None else [])}
     return names | ({*MODELS} if model is None else {model, *MODELS[2:]})
 
 
-def _foreign(lane: Lane) -> str:
-    others = ", ".join(f"{counted(n, 'message')} of {encoding}" for encoding, n in sorted(lane.foreign.items()))
+def _is_foreign(lane: Lane) -> str:
+    others = ", ".join(f"{pluralize(n, 'message')} of {encoding}" for encoding, n in sorted(lane.foreign.items()))
     return f"left out: {others}; its first message was of {lane.encoding}"

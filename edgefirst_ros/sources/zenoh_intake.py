@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Any
 
-from edgefirst_ros.messages import Message, header_stamp
+from edgefirst_ros.messages import Message, read_header_stamp
 from edgefirst_ros.sources.live import Arrive, Passage, TopicState
-from edgefirst_ros.sources.zenoh_keys import Attached, read_attachment, schema_of_encoding
+from edgefirst_ros.sources.zenoh_keys import Attached, parse_encoding, read_attachment
 
 STEP = 1.5
 """Times the usual interval from which on a gap between stamps is a loss."""
@@ -47,7 +47,9 @@ class Gaps:
         self._waiting: list[tuple[int, int, int]] = []  # heap of later ones, and how many were dropped before each
         self._newest = self._depth = 0
 
-    def take(self, stamp: int | None, now: int, attached: Attached | None, dropped: int) -> tuple[int, int, bool]:
+    def count_missing(
+        self, stamp: int | None, now: int, attached: Attached | None, dropped: int
+    ) -> tuple[int, int, bool]:
         """Return how many are missing before a message, known and guessed, and whether another publisher sent it.
 
         `stamp`: its own, ns; `now`: when it came, ns of time.monotonic_ns(); `dropped`: how many were dropped here.
@@ -139,7 +141,7 @@ class Lane:
     def fits(self, encoding: str) -> bool:
         """True if a message of an encoding is one of the topic; the first determines the encoding of the others."""
         if not self.encoding:  # it is listened to because of a token
-            if self.state is not None and schema_of_encoding(encoding) not in (None, self.state.schema):
+            if self.state is not None and parse_encoding(encoding) not in (None, self.state.schema):
                 return False
             self.encoding = encoding
         return encoding == self.encoding
@@ -147,7 +149,7 @@ class Lane:
     @property
     def schema(self) -> str | None:
         """The type in the encoding of its messages, None without one."""
-        return schema_of_encoding(self.encoding)
+        return parse_encoding(self.encoding)
 
 
 class Intake:
@@ -290,16 +292,16 @@ class Intake:
         if state is None or arrive is None or gaps is None:
             return
         attached = None if sent.attachment is None else read_attachment(sent.attachment)
-        stamp = header_stamp(Message(lane.key, state.schema, sent.received, sent.received, 0, sent.data))
-        lost, guessed, renewed = gaps.take(stamp, sent.now, attached, dropped)
+        stamp = read_header_stamp(Message(lane.key, state.schema, sent.received, sent.received, 0, sent.data))
+        lost, guessed, renewed = gaps.count_missing(stamp, sent.now, attached, dropped)
         if renewed:
-            state.heard_of(0)  # its numbers begin again: the frames it refers to may not have come
-            state.heard_of(1)
+            state.set_publishers(0)  # its numbers begin again: the frames it refers to may not have come
+            state.set_publishers(1)
         self._last = max(self._last, sent.now)  # a topic that got its part late has older ones
         arrive(sent.data, None, Passage(self._last, sent.received, lost, guessed))
 
 
-def sent(sample: Any) -> Sent | None:
+def read_sample(sample: Any) -> Sent | None:
     """Return the content of a sample of Zenoh, None where it deletes."""
     if str(sample.kind).rpartition(".")[2] == "DELETE":
         return None

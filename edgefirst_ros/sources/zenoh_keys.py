@@ -10,12 +10,12 @@ import re
 import struct
 from dataclasses import dataclass
 
-from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.sources.tiles import parts_of
+from edgefirst_ros.messages import KNOWN_TOPICS, find_known_name
+from edgefirst_ros.sources.tiles import list_tiles
 from edgefirst_ros.streams import TILED
 
 CDR = "application/cdr"
-TILE_NAMES = tuple(name for name, _ in parts_of("camera/h264/tl", TILED))
+TILE_NAMES = tuple(name for name, _ in list_tiles("camera/h264/tl", TILED))
 TOKENS = ("@ros2_lv/**", "@/*/@ros2_lv/**")
 """Key expressions of the tokens by which rmw_zenoh and the bridge of ROS 2 announce publishers."""
 SEQUENCE, TIME, GID = b"sequence_number", b"source_timestamp", b"source_gid"
@@ -46,21 +46,21 @@ class Attached:
     """Id of the publisher that numbers the messages."""
 
 
-def topic_of(key: str) -> str:
+def name_topic(key: str) -> str:
     """Return the topic of a key, as recordings name it: a slash before it, `rt/` at its begin or after a host gone."""
     return "/" + re.sub("^([^/]*/)?rt/", r"\1", key)
 
 
-def plain_name(topic: str) -> str:
+def strip_name(topic: str) -> str:
     """Return the name of a topic without slash and `rt/`; the device's name where it has one."""
     name = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
     if (own := next((tile for tile in TILE_NAMES if name.endswith(tile)), None)) is not None:
         return own
-    known = next((found for kinds in KNOWN_TOPICS.values() for k in kinds if (found := known_name(name, k))), None)
+    known = next((found for kinds in KNOWN_TOPICS.values() for k in kinds if (found := find_known_name(name, k))), None)
     return known or name
 
 
-def candidates(name: str, namespace: str) -> tuple[str, ...]:
+def list_candidates(name: str, namespace: str) -> tuple[str, ...]:
     """Return key expressions on which a topic of a plain name may come; no two meet, but for a host called `rt`."""
     keys = [name, f"*/{name}", f"*/rt/{name}", f"rt/*/{name}"]
     if "/" in namespace:  # those above have one host at most
@@ -68,13 +68,13 @@ def candidates(name: str, namespace: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def schema_of(name: str) -> str:
+def parse_schema(name: str) -> str:
     """Return the type of its name in any form: `pkg::msg::dds_::Type_`, `pkg§msg§Type` or `pkg/msg/Type`."""
     parts = name.replace("::", "/").replace("§", "/").split("/")
     return f"{parts[0]}/msg/{parts[-1].removesuffix('_')}"
 
 
-def schema_of_encoding(encoding: str) -> str | None:
+def parse_encoding(encoding: str) -> str | None:
     """Return the type that an encoding shows (`application/cdr;pkg/msg/Type`), None without one."""
     form, _, schema = encoding.partition(";")
     return schema.rpartition(";")[2].strip() or None if form == CDR else None
@@ -89,10 +89,10 @@ def read_token(token: str) -> Announced | None:
     match token.split("/"):
         case ["@ros2_lv", domain, _, _, _, "MP", _, _, _, topic, kind, type_hash, *_]:
             topic = topic.replace("%", "/")
-            return Announced(f"{domain}/{topic.strip('/')}/{kind}/{type_hash}", topic, schema_of(kind))
+            return Announced(f"{domain}/{topic.strip('/')}/{kind}/{type_hash}", topic, parse_schema(kind))
         case ["@", _, "@ros2_lv", "MP", key, kind, *_] | ["@ros2_lv", _, "MP", key, kind, *_]:
             key = key.replace("§", "/")
-            return Announced(key, topic_of(key), schema_of(kind))
+            return Announced(key, name_topic(key), parse_schema(kind))
     return None
 
 
@@ -106,11 +106,11 @@ def read_attachment(data: bytes) -> Attached | None:
     _, named, gid = rest.partition(GID)
     if not (key and time and named) or len(gid) <= GID_BYTES:
         return None
-    number = _number(value[:-1])  # the length of the next key is before it
+    number = _parse_number(value[:-1])  # the length of the next key is before it
     return None if number is None else Attached(number, gid[1 : 1 + GID_BYTES])
 
 
-def _number(value: bytes) -> int | None:
+def _parse_number(value: bytes) -> int | None:
     """Return a number in 8 bytes, or as a text after its length."""
     if value and value[0] == len(value) - 1:
         text = value[1:]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from edgefirst_ros.errors import EdgeFirstError, UsageError, missing_extra
+from edgefirst_ros.errors import EdgeFirstError, UsageError, describe_extra
 
 PEER = "peer"
 """Instead of an address: peers that find each other by multicast on the loopback interface."""
@@ -20,12 +20,12 @@ DROPPED_AFTER = 100_000
 """us for which a message waits that may be dropped; Zenoh's 1 ms is less than a busy machine lets a process wait."""
 
 
-def library() -> Any:
+def load_library() -> Any:
     """Return the module zenoh; raises EdgeFirstError with the line that installs it where it is missing."""
     try:
         import zenoh
     except ImportError as error:
-        raise EdgeFirstError(missing_extra("--zenoh", "zenoh", error)) from None
+        raise EdgeFirstError(describe_extra("--zenoh", "zenoh", error)) from None
     return zenoh
 
 
@@ -35,12 +35,12 @@ def is_endpoint(text: str) -> bool:
 
 
 @contextlib.contextmanager
-def session(endpoint: str) -> Iterator[Any]:
+def open_session(endpoint: str) -> Iterator[Any]:
     """Open a session and close it in any case: as a client of the router or peer at an address, or as a peer.
 
     Raises UsageError for a wrong address, EdgeFirstError without an answer or if the library is missing.
     """
-    zenoh = library()
+    zenoh = load_library()
     if not is_endpoint(endpoint):
         raise UsageError(f"--zenoh: expected peer or an address such as tcp/127.0.0.1:7447, got {endpoint!r}")
     settings: dict[str, Any] = {"transport/link/tx/queue/congestion_control/drop/wait_before_drop": DROPPED_AFTER}

@@ -11,8 +11,8 @@ from statistics import median_low
 from typing import NamedTuple, Protocol
 
 from edgefirst_ros.errors import MessageError, UsageError
-from edgefirst_ros.messages import Message, decode, first_stamp
-from edgefirst_ros.sensors.calibration import utc_text
+from edgefirst_ros.messages import Message, decode, read_first_stamp
+from edgefirst_ros.sensors.calibration import format_utc
 
 SECOND = 1_000_000_000
 YEAR_2000 = 946_684_800 * SECOND
@@ -62,7 +62,7 @@ class TopicTimes:
     publish: Stamps = field(default_factory=Stamps)
 
     def add(self, message: Message) -> None:
-        stamp = first_stamp(message)
+        stamp = read_first_stamp(message)
         if stamp is not None:
             self.header.add(stamp, message.log_time)
         self.publish.add(message.publish_time, message.log_time)
@@ -95,7 +95,7 @@ class TimeBase:
         """Time of a message in ns."""
         if message.topic not in self.replaced:
             if self.base == "header":
-                stamp = first_stamp(message)
+                stamp = read_first_stamp(message)
                 if stamp is not None:
                     return stamp
             elif self.base == "publish":
@@ -130,7 +130,7 @@ def choose(
     offset = own.median() + offset_of(reference.topic)
     replaced, medians = {}, {reference.topic: offset}
     for times in used:
-        fault = fault_of(times, TimeBase(base, offset), reference.topic, offset_of(times.topic))
+        fault = find_fault(times, TimeBase(base, offset), reference.topic, offset_of(times.topic))
         if fault is not None:
             replaced[times.topic] = fault
         elif times.publish.distances:
@@ -139,7 +139,7 @@ def choose(
     return TimeBase(base, offset, replaced, spread, notes, by_header, frozenset(medians))
 
 
-def fault_of(times: TopicTimes, base: TimeBase, reference: str, offset: int = 0) -> str | None:
+def find_fault(times: TopicTimes, base: TimeBase, reference: str, offset: int = 0) -> str | None:
     """Return the fault with a topic's stamps, and their replacement; None if they fit the time base.
 
     `offset` is added to them, ns.
@@ -213,7 +213,7 @@ class Segments:
                 holder = n
         return found
 
-    def preceded(self, gap: int) -> dict[int, int]:
+    def find_preceded(self, gap: int) -> dict[int, int]:
         """Return segments that begin within `gap` ns after one recorded later, with the stamp up to which that matters.
 
         Frames between two fixes or attitudes at most `gap` apart may need those of the later recorded one.
@@ -289,7 +289,7 @@ class LiveClock:
         """Arrival of the first reference message, ns."""
         self.base: TimeBase | None = None
 
-    def take(self, message: Message, now: int) -> str | None:
+    def add(self, message: Message, now: int) -> str | None:
         """Note a message that came at `now`; return the fault with its topic's clock, if that is new.
 
         `now` is in ns of a clock that only runs forward.
@@ -313,7 +313,7 @@ class LiveClock:
             return None
         del self._began[topic]
         times, self._times[topic] = self._times[topic], TopicTimes(topic)
-        fault = fault_of(times, self.base, reference, self._offset_of(topic))
+        fault = find_fault(times, self.base, reference, self._offset_of(topic))
         if fault is not None:
             self.base.replaced[topic] = fault
         return fault
@@ -361,7 +361,7 @@ class Cut(NamedTuple):
         note = ""
         if known and last < 0:
             first, final = min(known.values()), max(known.values())
-            way = f"from {utc_text(first)} to {utc_text(final)}, {(final - first) / SECOND:.3f} s"
+            way = f"from {format_utc(first)} to {format_utc(final)}, {(final - first) / SECOND:.3f} s"
             note = f"no frame is between start and end: stamps go {way}"
         return cls(*span, last, undecodable, frames, note)
 
@@ -369,7 +369,7 @@ class Cut(NamedTuple):
         """True if a stamp in ns is inside."""
         return self.begin <= stamp < self.end
 
-    def left(self, frames: int) -> tuple[int, int]:
+    def count_left(self, frames: int) -> tuple[int, int]:
         """Return how many decodable and undecodable messages follow the first `frames`."""
         broken = sum(number >= frames for number in self.undecodable)
         return max(0, self.frames - frames) - broken, broken

@@ -52,16 +52,16 @@ def find_offset(first: Motion, second: Motion, what: str) -> Offset:
     if min(len(first.stamps), len(second.stamps)) < 3:
         return Offset(None, "too few messages")
     origin = first.stamps[0]
-    (ta, a), (tb, b) = _arrays(first, origin), _arrays(second, origin)
+    (ta, a), (tb, b) = _make_arrays(first, origin), _make_arrays(second, origin)
     common = round(float(min(ta[-1], tb[-1]) - max(ta[0], tb[0])), 1)
     if common < SHORTEST:
         return Offset(None, f"too short: {max(common, 0):.1f} s of both; {SHORTEST:g} s are needed", compared=common)
     swap = np.median(np.diff(ta)) < np.median(np.diff(tb))
     least, still = MOTIONLESS[what]
-    if float(np.linalg.norm(_rates(tb, b)[2].std(axis=0))) < least:
+    if float(np.linalg.norm(_measure_rates(tb, b)[2].std(axis=0))) < least:
         return Offset(None, f"no motion: {still}", compared=common)
     (ta, a), (tb, b) = ((tb, b), (ta, a)) if swap else ((ta, a), (tb, b))
-    begin, end, rate = (of[:: len(ta) // MOST + 1] for of in _rates(ta, a))
+    begin, end, rate = (of[:: len(ta) // MOST + 1] for of in _measure_rates(ta, a))
     usual = max(SMOOTH, float(np.median(np.diff(ta))))
     if common < FEWEST * usual:
         return Offset(None, f"too few messages: one in {usual:.1f} s, {common:.0f} s of both", compared=common)
@@ -114,7 +114,7 @@ class _Fit(NamedTuple):
 
 
 def _fit(begin: Floats, end: Floats, rate: Floats, times: Floats, totals: Floats, lag: float) -> _Fit:
-    usable = _covers(times, begin + lag, end + lag)
+    usable = _is_covered(times, begin + lag, end + lag)
     share = float(usable.mean())
     if usable.sum() < FEWEST / 2:
         return _Fit(0.0, 0.0, np.zeros(1), 0.0)
@@ -130,7 +130,7 @@ def _fit(begin: Floats, end: Floats, rate: Floats, times: Floats, totals: Floats
     return _Fit(1 - left / total if total else 0.0, share, factors, memory)
 
 
-def _arrays(motion: Motion, origin: int) -> tuple[Floats, Floats]:
+def _make_arrays(motion: Motion, origin: int) -> tuple[Floats, Floats]:
     """Return stamps in s, rising, of the longest stretch without a step of the clock, and totals (n, columns)."""
     times = (np.frombuffer(motion.stamps, np.int64) - origin) / 1e9
     totals = motion.totals
@@ -141,16 +141,16 @@ def _arrays(motion: Motion, origin: int) -> tuple[Floats, Floats]:
     return rising, totals[kept][first]
 
 
-def _rates(times: Floats, totals: Floats) -> tuple[Floats, Floats, Floats]:
+def _measure_rates(times: Floats, totals: Floats) -> tuple[Floats, Floats, Floats]:
     """Return begins and ends of intervals without a gap, and the mean rate in each, (n, columns)."""
     stride = max(1, round(SMOOTH / float(np.median(np.diff(times)))))
     begin, end = times[:-stride], times[stride:]
-    whole = _covers(times, begin, end)
+    whole = _is_covered(times, begin, end)
     rate = (totals[stride:] - totals[:-stride]) / (end - begin)[:, None]
     return begin[whole], end[whole], rate[whole]
 
 
-def _covers(times: Floats, begin: Floats, end: Floats) -> NDArray[np.bool_]:
+def _is_covered(times: Floats, begin: Floats, end: Floats) -> NDArray[np.bool_]:
     """True where a span is inside the stamps and has no gap of theirs in it."""
     step = np.diff(times)
     gaps = np.concatenate([[0], np.cumsum(step > GAP * np.median(step))])

@@ -65,23 +65,23 @@ _FIELDS = {
 """Fields of each type, in order. Source: the ROS 2 interface packages."""
 
 
-def definition(name: str) -> bytes:
+def make_definition(name: str) -> bytes:
     """Text of a type (`pkg/msg/Type`) followed by those of all types in it, as `ros2msg` asks for."""
     own = name.replace("/msg/", "/")
-    parts = [_text(own)]
-    parts += [f"{'=' * 80}\nMSG: {used}\n{_text(used)}" for used in _used(own)]
+    parts = [_read_definition(own)]
+    parts += [f"{'=' * 80}\nMSG: {used}\n{_read_definition(used)}" for used in _list_used_types(own)]
     return "\n".join(parts).encode()
 
 
-def _text(name: str) -> str:
+def _read_definition(name: str) -> str:
     return _FIELDS[name].replace("; ", "\n")
 
 
-def _used(name: str) -> list[str]:
+def _list_used_types(name: str) -> list[str]:
     """Types inside a type, each once, outermost first."""
     found: list[str] = []
     for line in _FIELDS[name].split("; "):
         inner = line.split(" ")[0].removesuffix("[]")
         if inner in _FIELDS:
-            found += [inner, *_used(inner)]
+            found += [inner, *_list_used_types(inner)]
     return list(dict.fromkeys(found))

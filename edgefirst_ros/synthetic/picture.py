@@ -69,8 +69,8 @@ class Painter:
         rgb = self._background.copy() if street is None else self._paint_street(street, self._scene.seconds(time))
         height, width, _ = rgb.shape
         for thing in self._scene.things(time):
-            left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
-            drawn = outline(thing, width, height)
+            left, top, right, bottom = find_pixels(thing, width, height) or (0, 0, 0, 0)
+            drawn = make_outline(thing, width, height)
             colours = COLOURS[thing.label] if street is None else _dress(thing, *drawn.shape)[drawn]
             rgb[top:bottom, left:right][drawn] = colours
         draw_bar_code(rgb, index)
@@ -125,7 +125,7 @@ def draw_bar_code(rgb: NDArray[np.uint8], index: int) -> None:
     rgb[height - height // 12 :] = line[None, :, None]
 
 
-def pixels(thing: Thing, width: int, height: int) -> tuple[int, int, int, int] | None:
+def find_pixels(thing: Thing, width: int, height: int) -> tuple[int, int, int, int] | None:
     """Left, top, right, bottom (the latter two exclusive) of an object's box in pixels; None outside the picture."""
     if thing.box2d is None:
         return None
@@ -136,18 +136,18 @@ def pixels(thing: Thing, width: int, height: int) -> tuple[int, int, int, int] |
     )  # fmt: skip
 
 
-def silhouette() -> NDArray[np.uint8]:
+def make_silhouette() -> NDArray[np.uint8]:
     """Return the mask of any object over its box, (rows, columns) uint8, 255 where the object is."""
-    return np.where(_shape(*MASK_SIZE), np.uint8(255), np.uint8(0))
+    return np.where(_make_shape(*MASK_SIZE), np.uint8(255), np.uint8(0))
 
 
-def outline(thing: Thing, width: int, height: int) -> NDArray[np.bool_]:
+def make_outline(thing: Thing, width: int, height: int) -> NDArray[np.bool_]:
     """Return the pixels of an object in its box as they are painted, (rows, columns); empty outside the picture."""
-    left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
-    return _shape(right - left, bottom - top)
+    left, top, right, bottom = find_pixels(thing, width, height) or (0, 0, 0, 0)
+    return _make_shape(right - left, bottom - top)
 
 
-def _shape(columns: int, rows: int) -> NDArray[np.bool_]:
+def _make_shape(columns: int, rows: int) -> NDArray[np.bool_]:
     """Return where an object is in its box, (rows, columns)."""
     drawn = np.ones((rows, columns), dtype=np.bool_)
     top = round(CABIN[2] * rows)
@@ -155,12 +155,12 @@ def _shape(columns: int, rows: int) -> NDArray[np.bool_]:
     return drawn
 
 
-def class_picture(things: Iterable[Thing], width: int, height: int) -> NDArray[np.uint8]:
+def make_class_picture(things: Iterable[Thing], width: int, height: int) -> NDArray[np.uint8]:
     """Return the class of every pixel, (height, width) uint8: the `label_index` of the object painted there, else 0."""
     classes = np.zeros((height, width), dtype=np.uint8)
     for thing in things:
-        left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
-        classes[top:bottom, left:right][outline(thing, width, height)] = thing.label_index
+        left, top, right, bottom = find_pixels(thing, width, height) or (0, 0, 0, 0)
+        classes[top:bottom, left:right][make_outline(thing, width, height)] = thing.label_index
     return classes
 
 

@@ -53,7 +53,7 @@ class Radar:
         _, per_range, _, per_doppler = self.scales
         found = []
         for thing in self._scene.things(time):
-            (_, y, _), distance, speed = thing.seen_from(RADAR)
+            (_, y, _), distance, speed = thing.measure_from(RADAR)
             at, row = round(distance / per_range), doppler // 4 + round(speed / per_doppler)
             if at < ranges and 0 <= row < doppler // 2:
                 found.append((at, row, y / distance))
@@ -92,9 +92,9 @@ class Radar:
         if street is None:
             return []
         ahead, _ = street.cast(self._scene.seconds(time), RADAR, BEAMS)
-        speeds = self._scene.still_speed(time, RADAR, BEAMS)
+        speeds = self._scene.measure_still_speed(time, RADAR, BEAMS)
         for thing in self._scene.things(time):
-            (x, y, _), *_ = thing.seen_from(RADAR)
+            (x, y, _), *_ = thing.measure_from(RADAR)
             ahead[(ahead > x) & (np.abs(BEAMS * x - y) < thing.size[1] / 2)] = math.inf
         hits = zip(ahead.tolist(), BEAMS.tolist(), speeds.tolist(), strict=True)
         return [(x, x * left, 0.0, speed, 40.0, 5.0) for x, left, speed in hits if x < MAX_RANGE]
@@ -108,7 +108,7 @@ class Radar:
     def _rows(self, time: int) -> list[tuple[float, ...]]:
         rows: list[tuple[float, ...]] = []
         for thing in self._scene.things(time):
-            place, distance, speed = thing.seen_from(RADAR)
+            place, distance, speed = thing.measure_from(RADAR)
             rows.append((*place, speed, 90 - 40 * math.log10(distance), 10.0 if thing.label == "car" else -3.0))
         return rows
 
@@ -138,7 +138,7 @@ class Lidar:
         share = len(spread) // (2 * len(things)) if things else 0
         for place, thing in enumerate(things):
             part = slice(place * share, (place + 1) * share)
-            (x, y, z), _, _ = thing.seen_from(LIDAR)
+            (x, y, z), _, _ = thing.measure_from(LIDAR)
             points["x"][part] = x - thing.size[0] / 2
             points["y"][part] = y + (spread[part, 0] - 0.5) * thing.size[1]
             points["z"][part] = z + (spread[part, 1] - 0.5) * thing.size[2]

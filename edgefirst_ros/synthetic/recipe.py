@@ -194,7 +194,7 @@ class Recipe:
         rate = self.rate(name)
         return self.start + PHASES.get(name, 0) * 1_000_000 + index * SECOND * rate.denominator // rate.numerator
 
-    def received(self, name: str, index: int, stamp: int) -> int:
+    def receive_time(self, name: str, index: int, stamp: int) -> int:
         """True time in ns at which a message reaches the recorder."""
         chance = zlib.crc32(f"{self.seed}/{name}/{index}".encode()) / (1 << 32)
         latency = self.latency_ms.get(name, LATENCIES.get(name, 1.0))
@@ -212,11 +212,11 @@ class Recipe:
         shown = self.clock(stamp if named.isdisjoint(self.all_equal) else self.start)
         return shown + self.clock_offset.get(name, 0)
 
-    def dropped(self, name: str) -> Collection[int]:
+    def list_dropped(self, name: str) -> Collection[int]:
         """Indices of a topic's messages that are not recorded."""
         return self.drop_video if name == "camera" else self.drop.get(name, ())
 
 
-def recording_name(host: str, start: int) -> str:
+def make_recording_name(host: str, start: int) -> str:
     """File name `host_YYYY_MM_DD_HH_MM_SS.mcap` for a start in ns since the epoch, UTC."""
     return f"{PurePath(host).name}_{datetime.fromtimestamp(start // SECOND, timezone.utc):%Y_%m_%d_%H_%M_%S}.mcap"

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.synthetic import messages
-from edgefirst_ros.synthetic.definitions import definition
-from edgefirst_ros.synthetic.picture import Painter, class_picture, outline, pixels
+from edgefirst_ros.synthetic.definitions import make_definition
+from edgefirst_ros.synthetic.picture import Painter, find_pixels, make_class_picture, make_outline
 from edgefirst_ros.synthetic.ranging import Lidar, Radar
 from edgefirst_ros.synthetic.recipe import MODEL_TOPICS, SECOND, Recipe
 from edgefirst_ros.synthetic.scene import TRANSFORMS, Scene, Thing
-from edgefirst_ros.synthetic.video import units
+from edgefirst_ros.synthetic.video import make_units
 
 COMPRESSIONS = {"": CompressionType.NONE, "lz4": CompressionType.LZ4, "zstd": CompressionType.ZSTD}
 FOREIGN = "/clock_step"
@@ -62,13 +62,13 @@ class Truth:
         """Return the pixels of an object as it is painted, nearer ones left away, (H, W)."""
         width, height = self.recipe.size
         mask = np.zeros((height, width), dtype=np.bool_)
-        left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
-        mask[top:bottom, left:right] = outline(thing, width, height)
+        left, top, right, bottom = find_pixels(thing, width, height) or (0, 0, 0, 0)
+        mask[top:bottom, left:right] = make_outline(thing, width, height)
         return mask
 
     def classes(self, time: int) -> NDArray[np.uint8]:
         """Return the class of every pixel, (H, W) uint8: 0 without an object."""
-        return class_picture(self.scene.things(time), *self.recipe.size)
+        return make_class_picture(self.scene.things(time), *self.recipe.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def write_recording(path: Path, recipe: Recipe) -> Truth:
             begun = True
             _write(file, truth, counts)
         if recipe.without_end:
-            os.truncate(path, _end_of_data(path))
+            os.truncate(path, _find_end_of_data(path))
         if recipe.cut is not None:
             size = Path(path).stat().st_size
             os.truncate(path, max(0, size + recipe.cut if recipe.cut < 0 else min(recipe.cut, size)))
@@ -118,15 +118,15 @@ def _write(file: BinaryIO, truth: Truth, counts: dict[str, int]) -> None:
     schemas: dict[str, int] = {}
     channels: dict[str, int] = {}
     for name in sorted(recipe.topics):
-        kind = messages.schema_of(name, recipe.codec)
+        kind = messages.find_schema(name, recipe.codec)
         if kind not in schemas:
-            schemas[kind] = writer.register_schema(kind, "ros2msg", definition(kind))
+            schemas[kind] = writer.register_schema(kind, "ros2msg", make_definition(kind))
         channels[name] = writer.register_channel(recipe.topic(name), "cdr", schemas[kind])
-    topics = [_camera(truth) if name == "camera" else _topic(truth, name) for name in sorted(recipe.topics)]
+    topics = [_make_camera(truth) if name == "camera" else _make_topic(truth, name) for name in sorted(recipe.topics)]
     if recipe.foreign_channel:
         schema = writer.register_schema("clock_step", "jsonschema", b'{"type": "object"}')
         channels[FOREIGN] = writer.register_channel(FOREIGN, "json", schema)
-        topics.append(_foreign(recipe))
+        topics.append(_make_foreign(recipe))
     for entry in heapq.merge(*topics, key=lambda entry: entry.received):
         log_time, channel = recipe.clock(entry.received), channels[entry.name]
         writer.add_message(channel, log_time, entry.data, entry.publish, entry.sequence)
@@ -135,41 +135,41 @@ def _write(file: BinaryIO, truth: Truth, counts: dict[str, int]) -> None:
     writer.finish()  # type: ignore[no-untyped-call]
 
 
-def _topic(truth: Truth, name: str) -> Iterator[_Entry]:
+def _make_topic(truth: Truth, name: str) -> Iterator[_Entry]:
     """Messages of any topic but the camera's."""
-    recipe, build = truth.recipe, _builder(truth, name)
+    recipe, build = truth.recipe, _find_builder(truth, name)
     source = ((index, recipe.stamp(name, index)) for index in itertools.count())
     end = recipe.start + recipe.duration
     if name == "camera/info" or name in MODEL_TOPICS:  # per picture, regardless of rounding at the end
         end = recipe.stamp("camera", recipe.frames)
     within = itertools.takewhile(lambda pair: pair[1] < end, source)
-    return _recorded(recipe, name, ((n, stamp, recipe.received(name, n, stamp), build) for n, stamp in within))
+    return _apply_faults(recipe, name, ((n, stamp, recipe.receive_time(name, n, stamp), build) for n, stamp in within))
 
 
-def _camera(truth: Truth) -> Iterator[_Entry]:
+def _make_camera(truth: Truth) -> Iterator[_Entry]:
     """Messages of the camera in decode order; a coded picture leaves the encoder after those it waits for."""
     recipe = truth.recipe
 
     def source() -> Iterator[tuple[int, int, int, Build]]:
         number = 0
-        for unit in units(recipe, truth.painter):
+        for unit in make_units(recipe, truth.painter):
             if unit.index < 0:  # a packet without a picture, before the first
                 stamp = recipe.stamp("camera", 0) - SECOND // 1000
                 times = (-1, stamp, stamp)
             else:
                 ready = recipe.stamp("camera", number + recipe.b_frames)
-                times = (number, recipe.stamp("camera", unit.index), recipe.received("camera", number, ready))
+                times = (number, recipe.stamp("camera", unit.index), recipe.receive_time("camera", number, ready))
                 number += 1
             if unit.index >= 0 and number <= recipe.start_in_gop:
                 continue
-            yield *times, partial(lambda unit, _, __, header: messages.camera(recipe, unit, header), unit)
+            yield *times, partial(lambda unit, _, __, header: messages.make_camera(recipe, unit, header), unit)
 
-    return _recorded(recipe, "camera", source())
+    return _apply_faults(recipe, "camera", source())
 
 
-def _recorded(recipe: Recipe, name: str, source: Iterator[tuple[int, int, int, Build]]) -> Iterator[_Entry]:
+def _apply_faults(recipe: Recipe, name: str, source: Iterator[tuple[int, int, int, Build]]) -> Iterator[_Entry]:
     """Apply the recorder's faults to (index, true stamp, true receive time, builder): drops, cuts, stamps, numbers."""
-    dropped, truncated = recipe.dropped(name), recipe.truncate.get(name, ())
+    dropped, truncated = recipe.list_dropped(name), recipe.truncate.get(name, ())
     sequence, latest = 0, 0
     for index, stamp, reached, build in source:
         if index in dropped:
@@ -184,29 +184,29 @@ def _recorded(recipe: Recipe, name: str, source: Iterator[tuple[int, int, int, B
         sequence += 1
 
 
-def _builder(truth: Truth, name: str) -> Build:
+def _find_builder(truth: Truth, name: str) -> Build:
     recipe, scene, radar, lidar = truth.recipe, truth.scene, truth.radar, truth.lidar
     builders: dict[str, Build] = {
-        "camera/info": lambda _, __, header: messages.camera_info(recipe, scene, header),
-        "radar/cube": lambda _, stamp, header: messages.radar_cube(radar, stamp, header),
-        "radar/targets": lambda _, stamp, header: messages.cloud(radar.targets(stamp), "radar", header),
-        "radar/clusters": lambda _, stamp, header: messages.cloud(radar.clusters(stamp), "radar", header),
-        "radar/info": lambda _, __, header: messages.radar_info(header),
-        "lidar/points": lambda _, stamp, header: messages.cloud(lidar.points(stamp), "lidar", header),
+        "camera/info": lambda _, __, header: messages.make_camera_info(recipe, scene, header),
+        "radar/cube": lambda _, stamp, header: messages.make_radar_cube(radar, stamp, header),
+        "radar/targets": lambda _, stamp, header: messages.make_cloud(radar.targets(stamp), "radar", header),
+        "radar/clusters": lambda _, stamp, header: messages.make_cloud(radar.clusters(stamp), "radar", header),
+        "radar/info": lambda _, __, header: messages.make_radar_info(header),
+        "lidar/points": lambda _, stamp, header: messages.make_cloud(lidar.points(stamp), "lidar", header),
         "gps": lambda _, stamp, header: messages.fix(scene, stamp, header),
-        "imu": lambda _, stamp, header: messages.imu(scene, stamp, header),
-        "model/info": lambda _, __, header: messages.model_info(recipe, header),
-        "model/output": lambda _, stamp, header: messages.model(scene, stamp, header),
-        "model/boxes2d": lambda _, stamp, header: messages.detect(scene, stamp, header),
-        "model/mask": lambda _, stamp, __: messages.class_mask(scene, stamp),
-        "model/mask_compressed": lambda _, stamp, __: messages.class_mask(scene, stamp, "zstd"),
-        "fusion/boxes3d": lambda _, stamp, header: messages.boxes3d(scene, stamp, header),
-        "tf_static": lambda i, _, header: messages.transform(TRANSFORMS[i % len(TRANSFORMS)], header),
+        "imu": lambda _, stamp, header: messages.make_imu(scene, stamp, header),
+        "model/info": lambda _, __, header: messages.make_model_info(recipe, header),
+        "model/output": lambda _, stamp, header: messages.make_model(scene, stamp, header),
+        "model/boxes2d": lambda _, stamp, header: messages.make_detect(scene, stamp, header),
+        "model/mask": lambda _, stamp, __: messages.make_class_mask(scene, stamp),
+        "model/mask_compressed": lambda _, stamp, __: messages.make_class_mask(scene, stamp, "zstd"),
+        "fusion/boxes3d": lambda _, stamp, header: messages.make_boxes3d(scene, stamp, header),
+        "tf_static": lambda i, _, header: messages.make_transform(TRANSFORMS[i % len(TRANSFORMS)], header),
     }
     return builders[name]
 
 
-def _foreign(recipe: Recipe) -> Iterator[_Entry]:
+def _make_foreign(recipe: Recipe) -> Iterator[_Entry]:
     """Yield a JSON message at the start of every second."""
     for second in range(-(-recipe.duration // SECOND)):
         time = recipe.start + second * SECOND
@@ -214,7 +214,7 @@ def _foreign(recipe: Recipe) -> Iterator[_Entry]:
         yield _Entry(time, FOREIGN, recipe.clock(time), second, text.encode())
 
 
-def _end_of_data(path: Path) -> int:
+def _find_end_of_data(path: Path) -> int:
     """Place of the record that ends the data section."""
     with open(path, "rb") as file:
         position = file.seek(8)

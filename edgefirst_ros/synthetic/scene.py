@@ -62,7 +62,7 @@ class Thing:
         """Position in `LABELS`."""
         return LABELS.index(self.label)
 
-    def seen_from(self, place: tuple[float, float, float]) -> tuple[tuple[float, float, float], float, float]:
+    def measure_from(self, place: tuple[float, float, float]) -> tuple[tuple[float, float, float], float, float]:
         """From a sensor at `place`: centre relative to it (m), distance (m), radial speed (m/s, away is positive)."""
         x, y, z = (a - b for a, b in zip(self.centre, place, strict=True))
         distance = math.sqrt(x * x + y * y + z * z)
@@ -98,7 +98,7 @@ class Scene:
         yaw = self.seconds(time) * SPEED / RADIUS
         return VehicleMotion(RADIUS * math.sin(yaw), RADIUS * (1 - math.cos(yaw)), yaw, SPEED, SPEED / RADIUS, 0.0)
 
-    def still_speed(
+    def measure_still_speed(
         self, time: int, place: tuple[float, float, float], left: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the radial speed (m/s, away is positive) of standing things seen from a sensor at `place`.

@@ -37,13 +37,13 @@ class Unit:
     """Bytes of a row, of a raw picture."""
 
 
-def units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
+def make_units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
     """Yield the camera's messages, all of them, in decode order."""
     if recipe.codec not in ("h264", "h265"):
-        yield from (_still(recipe, painter, index) for index in range(recipe.frames))
+        yield from (_make_still(recipe, painter, index) for index in range(recipe.frames))
         return
     once = recipe.parameter_sets_once or recipe.leading_packet
-    for number, (index, data) in enumerate(_packets(recipe, painter)):
+    for number, (index, data) in enumerate(_encode_packets(recipe, painter)):
         sets, others = split_parameter_sets(data, recipe.codec) if once else (b"", data)
         if number == 0 and recipe.leading_packet:
             yield Unit(-1, sets)
@@ -63,20 +63,20 @@ def split_parameter_sets(data: bytes, codec: str) -> tuple[bytes, bytes]:
     return sets, others
 
 
-def _packets(recipe: Recipe, painter: Painter) -> Iterator[tuple[int, bytes]]:
+def _encode_packets(recipe: Recipe, painter: Painter) -> Iterator[tuple[int, bytes]]:
     """(picture's index, access unit) in decode order."""
     from av.video.reformatter import VideoReformatter
 
-    encoder, scaler = _encoder(recipe), VideoReformatter()  # making one for each takes longer than a small picture
+    encoder, scaler = _make_encoder(recipe), VideoReformatter()  # making one for each takes longer than a small picture
     for index in range(recipe.frames):
-        frame = _yuv(recipe, painter, index, "yuv420p", scaler)
+        frame = _make_yuv(recipe, painter, index, "yuv420p", scaler)
         frame.pts = index
         frame.time_base = encoder.time_base
         yield from ((packet.pts or 0, bytes(packet)) for packet in encoder.encode(frame))
     yield from ((packet.pts or 0, bytes(packet)) for packet in encoder.encode(None))
 
 
-def _encoder(recipe: Recipe) -> Any:
+def _make_encoder(recipe: Recipe) -> Any:
     """Return an encoder of one thread and without choices of its own, so that its bytes depend on only the recipe."""
     import av
 
@@ -108,7 +108,9 @@ def _encoder(recipe: Recipe) -> Any:
     return encoder
 
 
-def _yuv(recipe: Recipe, painter: Painter, index: int, pixel_format: str, scaler: VideoReformatter) -> av.VideoFrame:
+def _make_yuv(
+    recipe: Recipe, painter: Painter, index: int, pixel_format: str, scaler: VideoReformatter
+) -> av.VideoFrame:
     """A picture in a YUV format, range and matrix of the recipe, tagged with them."""
     import av
     from av.video.reformatter import ColorRange, Colorspace
@@ -122,13 +124,13 @@ def _yuv(recipe: Recipe, painter: Painter, index: int, pixel_format: str, scaler
     )
 
 
-def _still(recipe: Recipe, painter: Painter, index: int) -> Unit:
+def _make_still(recipe: Recipe, painter: Painter, index: int) -> Unit:
     """A picture as JPEG, PNG or raw bytes. YUV forms are BT.601 or BT.709, limited or full as the recipe says."""
     if recipe.codec in YUV_FORMATS:
         from av.video.reformatter import VideoReformatter
 
         step = recipe.size[0] * (2 if recipe.codec == "yuv422" else 1)
-        planes = _yuv(recipe, painter, index, YUV_FORMATS[recipe.codec], VideoReformatter()).planes
+        planes = _make_yuv(recipe, painter, index, YUV_FORMATS[recipe.codec], VideoReformatter()).planes
         rows = [np.frombuffer(bytes(p), np.uint8).reshape(-1, p.line_size)[: p.height, :step] for p in planes]
         return Unit(index, np.concatenate(rows).tobytes(), step)
     rgb = painter.picture(index)

@@ -19,8 +19,8 @@ import zstandard
 
 import edgefirst_ros
 from edgefirst_ros.cli import output as progress_module
-from edgefirst_ros.cli.output import explained, instead, show
-from edgefirst_ros.errors import DatasetError, StorageError, UsageError, counted
+from edgefirst_ros.cli.output import describe_other, explain_paths, show
+from edgefirst_ros.errors import DatasetError, StorageError, UsageError, pluralize
 from edgefirst_ros.export import Exported
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.exif import insert_jpeg
@@ -83,22 +83,27 @@ def test_hints(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch() if path.suffix else path.mkdir()
-    assert f"name one of them: {tmp_path / 'a.zip'}, {tmp_path / 'b'}, {tmp_path / 'lone'}" in instead(tmp_path)
-    assert instead(tmp_path / "lone") == instead(tmp_path / "c.txt") == instead(tmp_path / "none") == ""
+    assert f"name one of them: {tmp_path / 'a.zip'}, {tmp_path / 'b'}, {tmp_path / 'lone'}" in describe_other(tmp_path)
+    assert (
+        describe_other(tmp_path / "lone")
+        == describe_other(tmp_path / "c.txt")
+        == describe_other(tmp_path / "none")
+        == ""
+    )
     for number in range(9):
         (tmp_path / f"{number}.zip").touch()
-    assert instead(tmp_path).endswith(" and 7 more")
-    with pytest.raises(StorageError, match=r"full\n.* is a folder with datasets"), explained(tmp_path):
+    assert describe_other(tmp_path).endswith(" and 7 more")
+    with pytest.raises(StorageError, match=r"full\n.* is a folder with datasets"), explain_paths(tmp_path):
         raise StorageError("full")
     for place in (tmp_path / "a.html", os.path.relpath(tmp_path / "a.html")):  # the folder was the right one
-        with pytest.raises(DatasetError) as caught, explained(Path(place).parent):
+        with pytest.raises(DatasetError) as caught, explain_paths(Path(place).parent):
             raise DatasetError(f"{place}: exists already")
         assert str(caught.value) == f"{place}: exists already"
     for paths in ([tmp_path / "c.txt"], [tmp_path, tmp_path / "c.txt"]):  # of several only the one that is wrong
-        with pytest.raises(DatasetError) as caught, explained(*paths):
+        with pytest.raises(DatasetError) as caught, explain_paths(*paths):
             raise DatasetError("as it is")
         assert str(caught.value) == "as it is"
-    with pytest.raises(DatasetError, match="with datasets in it"), explained(tmp_path, tmp_path / "c.txt"):
+    with pytest.raises(DatasetError, match="with datasets in it"), explain_paths(tmp_path, tmp_path / "c.txt"):
         raise DatasetError(f"{tmp_path}: no dataset")
 
 
@@ -249,7 +254,7 @@ def test_progress_goes_on_where_nobody_reads_it(monkeypatch):
 
     monkeypatch.setattr(progress_module, "LINE_EVERY", 0.0)
     monkeypatch.setattr(sys, "stderr", Gone())
-    with progress_module.progress(quiet=False) as report:
+    with progress_module.show_progress(quiet=False) as report:
         report("reading", 1, 2)
 
 
@@ -383,7 +388,7 @@ def test_every_verb_is_said_in_a_line(run):
 
 
 def test_counted():
-    assert [counted(n, "sample") for n in (0, 1, 2)] == ["0 samples", "1 sample", "2 samples"]
+    assert [pluralize(n, "sample") for n in (0, 1, 2)] == ["0 samples", "1 sample", "2 samples"]
 
 
 def test_the_summary_says_what_samples_have_and_which_topics_are_no_part_of_them(run, recording):
@@ -450,14 +455,14 @@ def test_a_table_wider_than_the_terminal_is_printed_as_paragraphs(monkeypatch):
         ("topic", "Hz", "type"),
         [("/camera/h264", "30.0", "foxglove_msgs/msg/CompressedVideo"), ("/imu", "1", "")],
     )
-    wide = progress_module.table(head, rows)
+    wide = progress_module.format_table(head, rows)
     assert wide[1] == "/camera/h264  30.0  foxglove_msgs/msg/CompressedVideo"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(len(wide[1])))
-    assert progress_module.table(head, rows) == wide
+    assert progress_module.format_table(head, rows) == wide
     monkeypatch.setenv("COLUMNS", "44")
     lines = ["/camera/h264", "  Hz: 30.0; type:", "  foxglove_msgs/msg/CompressedVideo", "/imu", "  Hz: 1"]
-    assert progress_module.table(head, rows) == lines
+    assert progress_module.format_table(head, rows) == lines
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from bags import bag, messages, together, write
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import DatasetInfo, recording_facts, recording_text
+from edgefirst_ros.cli.info import DatasetInfo, collect_recording_facts, format_recording
 from edgefirst_ros.cli.output import show
 from edgefirst_ros.synthetic import START
 
@@ -22,12 +22,12 @@ SMALL = {"seconds": 1, "size": (192, 96), "fps": 10.0, "gop": 5, "cube_shape": (
     [("h264", "h264"), ("h265", "h265"), ("jpeg", "jpeg"), ("rgb8", "rgb8")],
 )
 def test_size_codec_and_labels(recording, capsys, codec, said):
-    facts = recording_facts(recording(codec=codec, start_in_gop=2 if codec.startswith("h") else 0, **SMALL))
+    facts = collect_recording_facts(recording(codec=codec, start_in_gop=2 if codec.startswith("h") else 0, **SMALL))
     (camera,) = facts["cameras"]
     assert (camera["width"], camera["height"]) == (192, 96)
     assert said in camera["codec"]
     assert facts["labels"] == ["background", "car", "person", "truck"][: len(facts["labels"])]
-    show(recording_text(facts))
+    show(format_recording(facts))
     out = capsys.readouterr().out
     assert f"camera {facts['reference']}: {camera['codec']}, 192 x 96" in out
     assert f"the model knows {len(facts['labels'])} labels: {', '.join(facts['labels'])}" in out
@@ -40,14 +40,14 @@ def test_several_cameras_are_told_how_to_convert(recording, tmp_path, capsys):
         for _, channel, _ in found:
             channel.topic = f"/{name}/camera/h264" if codec == "h264" else f"/{name}/camera/h265"
         streams.append(found)
-    facts = recording_facts(bag(tmp_path / "both", together(*streams), [9]))
-    show(recording_text(facts))
+    facts = collect_recording_facts(bag(tmp_path / "both", together(*streams), [9]))
+    show(format_recording(facts))
     out = capsys.readouterr().out
     assert "convert with --reference-topic /front/camera/h264 --reference-topic /rear/camera/h265 for a sequence" in out
     assert "camera /rear/camera/h265: h265, 192 x 96" in out
     for _, channel, _ in streams[1]:
         channel.topic = "/rear/camera/h265"
-    show(recording_text(recording_facts(bag(tmp_path / "one", together(streams[0], streams[1][1:4]), [9]))))
+    show(format_recording(collect_recording_facts(bag(tmp_path / "one", together(streams[0], streams[1][1:4]), [9]))))
     assert "several cameras" not in capsys.readouterr().out  # the second one has no picture that can be decoded
 
 
@@ -60,15 +60,15 @@ def test_the_calibration_is_judged_by_the_frames_of_the_sensors(recording, tmp_p
     ]
     path = write(tmp_path / "drive.mcap", found)
     dataset = Dataset(convert(path, tmp_path / "out").paths.container)
-    assert recording_facts(path)["calibration"] == dataset.calibration("drive").calibration == word
+    assert collect_recording_facts(path)["calibration"] == dataset.calibration("drive").calibration == word
 
 
 def test_a_camera_without_a_picture_is_said(recording, tmp_path, capsys):
     found = messages(recording(**{**SMALL, "topics": {"camera"}}))
     path = write(tmp_path / "late.mcap", found[1:4])
-    facts = recording_facts(path)
+    facts = collect_recording_facts(path)
     assert facts["cameras"] == [{"topic": "/camera/h264", "codec": "h264", "width": None, "height": None}]
-    show(recording_text(facts))
+    show(format_recording(facts))
     assert "camera /camera/h264: h264, no camera picture that can be decoded" in capsys.readouterr().out
 
 
@@ -152,7 +152,7 @@ def test_a_cut_recording_is_named_in_the_dataset_that_was_made_of_it(recording, 
     whole = recording(**{**SMALL, "topics": {"camera"}})
     path = tmp_path / "drive.mcap"
     path.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    (damage,) = recording_facts(path)["damage"]
+    (damage,) = collect_recording_facts(path)["damage"]
     show(DatasetInfo(convert(path, tmp_path / "out").paths.container).text())
     out = capsys.readouterr().out
     assert out.splitlines()[3].split()[-2:] == ["unknown", "amber"]

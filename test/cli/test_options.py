@@ -8,9 +8,9 @@ import pytest
 import typer.main
 
 from edgefirst_ros.cli.app import VERBS, app
-from edgefirst_ros.cli.options import settings_of
+from edgefirst_ros.cli.options import list_settings
 from edgefirst_ros.config import Settings
-from edgefirst_ros.config.load import load, setting_fields
+from edgefirst_ros.config.load import list_setting_fields, load
 from edgefirst_ros.errors import UsageError
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
@@ -49,7 +49,7 @@ def test_the_list_of_verbs_has_the_first_line_of_each(name):
 def test_a_verb_has_the_options_of_the_settings_that_it_uses(run, verb, uses, some, others):
     found = run(*verb, "--help").stdout
     flags, shown = set(re.findall(r"--[a-z-]+", found)), " ".join(found.split())
-    own = [field for field in settings_of(uses).values() if field.schema["option"] is not None]
+    own = [field for field in list_settings(uses).values() if field.schema["option"] is not None]
     assert some <= {field.flag for field in own} <= flags
     assert not flags & others
     assert all(field.schema["description"] in shown for field in own)
@@ -187,7 +187,7 @@ def test_examples_in_help_are_taken_by_convert(run, recording, tmp_path):
 
 
 def test_descriptions_of_settings_show_what_options_take():
-    for name, field in setting_fields(Settings).items():
+    for name, field in list_setting_fields(Settings).items():
         shown = EXAMPLE.findall(field.schema["description"]) + list(field.schema.get("examples", ()))
         for value in shown:
             needed = {"end": {}, "start": {}}.get(name, {})

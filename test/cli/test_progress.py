@@ -11,7 +11,7 @@ import pytest
 
 import edgefirst_ros
 from edgefirst_ros.cli import output as module
-from edgefirst_ros.cli.output import describe_rate, describe_time, progress
+from edgefirst_ros.cli.output import describe_rate, describe_time, show_progress
 from edgefirst_ros.counts import UNITS
 
 LONG = "a_rather_long_host_name_of_a_vehicle_00000001_2026_01_15_12_00_00.mcap"
@@ -51,7 +51,7 @@ def test_rate_and_time_left_fit_the_terminal(monkeypatch, width):
     monkeypatch.setattr(module, "EVERY", 0)
     for name, value in {"COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
-    with progress(quiet=False) as report:
+    with show_progress(quiet=False) as report:
         for done in range(1, 6):
             report(f"reading {LONG}", done * 10_000_000, 1 << 40)
             time.sleep(0.02)
@@ -66,7 +66,7 @@ def test_a_line_of_a_log_has_rate_and_time_left(monkeypatch):
     monkeypatch.setattr("sys.stderr", screen)
     clock = iter(range(0, 1000, 20))
     monkeypatch.setattr(module.time, "monotonic", lambda: float(next(clock)))
-    with progress(quiet=False) as report:
+    with show_progress(quiet=False) as report:
         report("converting a", 0, 4000)
         report("converting a", 1000, 4000)
     assert screen.getvalue().splitlines() == [

@@ -80,7 +80,7 @@ def test_what_is_lost_is_named_by_its_place(call, damaged):
 def test_places_beyond_those_listed_are_counted(unfinished, capsys):
     report = Recovery(unfinished, dry_run=False)
     for number in range(103):
-        report.note(Lost(10 * number, 10 * number + 4, None, "no header of a member"))
+        report.count_lost(Lost(10 * number, 10 * number + 4, None, "no header of a member"))
     show(report.text())
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("lost:")][-2:] == [

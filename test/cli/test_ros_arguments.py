@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from edgefirst_ros.cli import play, replay
-from edgefirst_ros.cli.options import settings_of
+from edgefirst_ros.cli.options import list_settings
 from edgefirst_ros.errors import UsageError
 
 
@@ -74,7 +74,7 @@ def test_options_of_replay_become_parameters(given, call, arguments, node):
 
 def test_help_of_replay_lists_what_it_accepts(call):
     shown = call("replay", "--help").output
-    optional = [field for field in settings_of("convert").values() if field.schema["option"] is not None]
+    optional = [field for field in list_settings("convert").values() if field.schema["option"] is not None]
     assert len(optional) > 15
     for option in ("-o, --out", "--name", "--join", "--overwrite", "--set", *(field.flag for field in optional)):
         assert option in shown

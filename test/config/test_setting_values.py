@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.config.values import globs_of_text, names_of_text, shares_of_text, utc_nanoseconds
+from edgefirst_ros.config.values import parse_globs, parse_names, parse_shares, parse_utc
 
 
 @pytest.mark.parametrize("zone", [timezone.utc, timezone(timedelta(hours=5, minutes=30))], ids=["UTC", "another"])
@@ -15,7 +15,7 @@ def test_a_time_of_python_is_that_time_in_utc(zone):
     moment = datetime(2026, 1, 15, 12, 0, 5, 250001, timezone.utc)
     settings = Settings(start=moment.astimezone(zone), end=60.0)
     assert settings.start == "2026-01-15T12:00:05.250001Z"
-    assert utc_nanoseconds(settings.start) == int(moment.timestamp()) * 10**9 + 250_001_000
+    assert parse_utc(settings.start) == int(moment.timestamp()) * 10**9 + 250_001_000
 
 
 def test_a_time_without_a_zone_is_refused():
@@ -24,17 +24,17 @@ def test_a_time_without_a_zone_is_refused():
 
 
 def test_shares_of_text_are_numbers():
-    assert shares_of_text("train=0.8, val = 0.2") == {"train": 0.8, "val": 0.2}
+    assert parse_shares("train=0.8, val = 0.2") == {"train": 0.8, "val": 0.2}
     with pytest.raises(ValueError, match=r"expected a share such as val=0\.8, got 'many'"):
-        shares_of_text("train=0.8,val=many")
+        parse_shares("train=0.8,val=many")
 
 
-@pytest.mark.parametrize("read", [shares_of_text, names_of_text, globs_of_text])
+@pytest.mark.parametrize("read", [parse_shares, parse_names, parse_globs])
 def test_what_is_no_text_is_left_to_the_model(read):
     value = [("train", 0.8)]
     assert read(value) is value
 
 
 def test_patterns_of_one_group_are_collected():
-    assert globs_of_text("test=night*,val=a*,test=rain*") == {"test": ["night*", "rain*"], "val": ["a*"]}
-    assert globs_of_text({"test": "night*", "val": ["a*"]}) == {"test": ["night*"], "val": ["a*"]}
+    assert parse_globs("test=night*,val=a*,test=rain*") == {"test": ["night*", "rain*"], "val": ["a*"]}
+    assert parse_globs({"test": "night*", "val": ["a*"]}) == {"test": ["night*"], "val": ["a*"]}

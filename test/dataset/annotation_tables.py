@@ -46,14 +46,14 @@ COLUMNS = {
     "timing": maybe(st.fixed_dictionaries(dict.fromkeys(("load", "preprocess", "inference", "decode"), NUMBER))),
     "timestamp": NUMBER,
 }
-IN_2025 = [name for name in COLUMNS if name in schema.columns("2025.10") and name != "mask"] + ["polygon"]
+IN_2025 = [name for name in COLUMNS if name in schema.list_columns("2025.10") and name != "mask"] + ["polygon"]
 ROWS = st.lists(st.fixed_dictionaries({"name": TEXT, **COLUMNS}), max_size=5)
 PROPERTY = settings(max_examples=15, suppress_health_check=list(HealthCheck))
 
 
 def table(rows, kinds=None, version="2026.04", metadata=None):
     """An Arrow table by pyarrow alone."""
-    types = {c.name: c.type for c in schema.columns(version).values()} | (kinds or {})
+    types = {c.name: c.type for c in schema.list_columns(version).values()} | (kinds or {})
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["name", "frame"]
     arrays = [
         pa.array([given_as(types[name], row.get(name)) for row in rows], plain(types[name])).cast(types[name])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.dataset.annotate import table_of
+from edgefirst_ros.dataset.annotate import make_table
 from edgefirst_ros.dataset.storage.lock import Replacement
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError, UsageError
@@ -254,11 +254,11 @@ def test_without_frames_the_stamps_are_those_of_the_table_before(other):
 
 
 def test_rows_become_a_table_of_the_types_of_the_schema():
-    table = table_of([{"name": "s", "frame": 1, "label": "car", "mine": 5}, {"name": "t"}], {"mine": "custom:mine"})
+    table = make_table([{"name": "s", "frame": 1, "label": "car", "mine": 5}, {"name": "t"}], {"mine": "custom:mine"})
     assert table.columns == ["name", "frame", "label", "custom:mine"]
     assert table.rows() == [("s", 1, "car", 5), ("t", None, None, None)]
     with pytest.raises(DatasetError, match="column 'frame' does not fit"):
-        table_of([{"name": "s", "frame": "first"}], {})
+        make_table([{"name": "s", "frame": "first"}], {})
 
 
 def test_labels_without_a_list_keep_the_indices_that_the_rows_give_them(other):

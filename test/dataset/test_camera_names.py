@@ -3,7 +3,7 @@
 
 import pytest
 
-from edgefirst_ros.dataset.names import camera_names, with_camera
+from edgefirst_ros.dataset.names import name_cameras, with_camera
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.names import camera_names, with_camera
     ],
 )
 def test_what_tells_a_topic_from_the_others(topics, names):
-    assert camera_names(topics) == dict(zip(topics, names, strict=True))
+    assert name_cameras(topics) == dict(zip(topics, names, strict=True))
 
 
 def test_where_the_camera_stands_in_the_name():

@@ -9,7 +9,7 @@ import pytest
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.merge import merge
-from edgefirst_ros.dataset.schema import frames_metadata
+from edgefirst_ros.dataset.schema import parse_frames_metadata
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 
@@ -41,7 +41,7 @@ def spoilt(folder, key, text):
 @pytest.mark.parametrize(("key", "value"), CASES, ids=lambda case: str(case)[:40])
 def test_what_has_another_form_is_an_error_that_names_the_key(key, value):
     with pytest.raises(DatasetError) as refused:
-        frames_metadata(Path("t.frames.arrow"), {key: json.dumps(value)})
+        parse_frames_metadata(Path("t.frames.arrow"), {key: json.dumps(value)})
     assert str(refused.value).startswith(f"t.frames.arrow: metadata {key}: ")
     assert len(str(refused.value)) < 400
 
@@ -63,7 +63,7 @@ def test_every_reader_refuses_the_same(tmp_path, key, text):
 @pytest.mark.parametrize("key", ["counts", "sources", "time_base"])
 def test_no_text_is_too_odd(key, text):
     with pytest.raises(DatasetError) as refused:
-        frames_metadata(Path("t"), {key: text})
+        parse_frames_metadata(Path("t"), {key: text})
     assert str(refused.value).isprintable()
 
 
@@ -94,11 +94,11 @@ def test_what_the_format_has_is_taken_as_it_is():
         },
         "other": [1],
     }
-    assert frames_metadata(Path("t"), {key: json.dumps(value) for key, value in given.items()}) == given
+    assert parse_frames_metadata(Path("t"), {key: json.dumps(value) for key, value in given.items()}) == given
 
 
 def test_values_that_are_nested_without_end_are_refused():
     deep = "[" * 65 + "]" * 65
     with pytest.raises(DatasetError, match=r"t\.frames\.arrow: metadata sources: nested more than 64 times"):
-        frames_metadata(Path("t.frames.arrow"), {"sources": deep})
-    assert frames_metadata(Path("t.frames.arrow"), {"of others": deep})["of others"] == json.loads(deep)
+        parse_frames_metadata(Path("t.frames.arrow"), {"sources": deep})
+    assert parse_frames_metadata(Path("t.frames.arrow"), {"of others": deep})["of others"] == json.loads(deep)

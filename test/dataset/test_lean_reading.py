@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.dataset.query import first_rows, rows_by_key
+from edgefirst_ros.dataset.query import map_rows, select_first_rows
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
 
@@ -64,7 +64,7 @@ def test_rows_by_key_are_those_of_polars(tmp_path, text, whole):
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         for number in range(0, 5, 2):
             writer.write_table(table.slice(number, 2))
-    assert rows_by_key(TableFile(path)) == first_rows(pl.from_arrow(table), path)
+    assert map_rows(TableFile(path)) == select_first_rows(pl.from_arrow(table), path)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_frames_of_another_kind_are_named(tmp_path, columns, says):
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     with pytest.raises(DatasetError, match=says):
-        rows_by_key(TableFile(path))
+        map_rows(TableFile(path))
 
 
 def test_frames_alone_without_numbers(tmp_path, recording):

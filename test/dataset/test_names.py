@@ -12,13 +12,13 @@ from edgefirst_ros.dataset.names import (
     DatasetPaths,
     Member,
     check_name,
-    host_of,
+    find_host,
     locate,
-    member_name,
+    make_member_name,
+    make_safe,
     parse_member,
-    safe_name,
 )
-from edgefirst_ros.dataset.objects.places import dataset_places
+from edgefirst_ros.dataset.objects.places import list_dataset_places
 from edgefirst_ros.errors import DatasetError, UsageError
 
 SEQUENCE = "maivin-7_2026_01_02_03_04_05"
@@ -35,7 +35,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)  # surrog
     ],
 )
 def test_member_name(frame, kind, name):
-    assert member_name(SEQUENCE, frame, kind) == name
+    assert make_member_name(SEQUENCE, frame, kind) == name
     assert parse_member(name) == Member(SEQUENCE, frame, kind)
 
 
@@ -51,7 +51,7 @@ def test_member_name(frame, kind, name):
 )
 def test_member_name_refuses(sequence, frame, kind):
     with pytest.raises(DatasetError):
-        member_name(sequence, frame, kind)
+        make_member_name(sequence, frame, kind)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_other_padding_is_read():
 
 @given(st.from_regex(r"[a-zA-Z0-9_äß. -]{1,40}", fullmatch=True), st.integers(0, 2**32 - 1), st.sampled_from(KINDS))
 def test_names_round_trip(text, frame, kind):
-    sequence = safe_name(text)
-    assert parse_member(member_name(sequence, frame, kind)) == Member(sequence, frame, kind)
+    sequence = make_safe(text)
+    assert parse_member(make_member_name(sequence, frame, kind)) == Member(sequence, frame, kind)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_names_round_trip(text, frame, kind):
     ],
 )
 def test_normal_names_stay(name):
-    assert safe_name(name) == check_name(name) == name
+    assert make_safe(name) == check_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_normal_names_stay(name):
     ],
 )
 def test_bad_names(text, safe):
-    assert safe_name(text) == safe
+    assert make_safe(text) == safe
     with pytest.raises(UsageError):
         check_name(text)
 
 
 def test_long_names_are_cut_and_stay_apart():
-    first, second = safe_name("ä" * 300), safe_name("ä" * 301)
+    first, second = make_safe("ä" * 300), make_safe("ä" * 301)
     assert first != second
     assert first.startswith("ä" * 80)
     assert len(first.encode()) <= 180
@@ -148,8 +148,8 @@ def test_long_names_are_cut_and_stay_apart():
 
 @given(ANY_TEXT)
 def test_safe_name_is_safe(text):
-    name = safe_name(text)
-    assert safe_name(name) == name
+    name = make_safe(text)
+    assert make_safe(name) == name
     assert 0 < len(name.encode()) <= 180
     assert not set(name) & set('/\\:*?"<>|\0\n\r\t')
     assert name[0] not in ".- "
@@ -168,7 +168,7 @@ def test_safe_name_is_safe(text):
     ],
 )
 def test_host_of(sequence, host):
-    assert host_of(sequence) == host
+    assert find_host(sequence) == host
 
 
 def make(root, layout):
@@ -219,10 +219,10 @@ def test_locate_relative(tmp_path, monkeypatch):
 def test_a_folder_of_datasets_that_is_named_by_dots_is_no_dataset(tmp_path, monkeypatch):
     folder, archive = make(tmp_path, "directory"), make(tmp_path, "zip")
     monkeypatch.chdir(tmp_path)
-    assert dataset_places(".") == [Path(folder.name), Path(archive.container.name)]
+    assert list_dataset_places(".") == [Path(folder.name), Path(archive.container.name)]
     monkeypatch.chdir(folder.container)
-    assert dataset_places("..") == [Path("..", folder.name), Path("..", archive.container.name)]
-    assert dataset_places(".") == [Path()]
+    assert list_dataset_places("..") == [Path("..", folder.name), Path("..", archive.container.name)]
+    assert list_dataset_places(".") == [Path()]
 
 
 def test_locate_takes_the_folder_that_was_named(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import DatasetInfo
 from edgefirst_ros.dataset.names import DatasetPaths, Key
-from edgefirst_ros.dataset.query import count_repeats, repeats_of
+from edgefirst_ros.dataset.query import count_repeats, find_repeats
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.errors import DatasetError
 
@@ -153,7 +153,7 @@ def test_a_sample_without_a_row_repeats_nothing_and_is_repeated_by_none():
     rows = {key: row for row, key in enumerate(keys) if key.frame != 2}
     stamps = {"lidar.pcd": [10, 10, 10, 10, 10], "radar.pcd": [1, 2, 2, 3, None]}
     lidar = frozenset({"lidar.pcd"})
-    assert repeats_of(stamps, keys, rows) == {Key("a", 1): lidar, Key("a", 4): lidar}
-    assert repeats_of(stamps, keys, {key: row for row, key in enumerate(keys)}) == {
+    assert find_repeats(stamps, keys, rows) == {Key("a", 1): lidar, Key("a", 4): lidar}
+    assert find_repeats(stamps, keys, {key: row for row, key in enumerate(keys)}) == {
         Key("a", 1): lidar, Key("a", 2): lidar | {"radar.pcd"}, Key("a", 3): lidar, Key("a", 4): lidar
     }  # fmt: skip

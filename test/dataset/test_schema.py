@@ -30,23 +30,23 @@ def published():
 
 def in_polars(columns):
     stream = io.BytesIO()
-    with pa.ipc.new_file(stream, schema.arrow_schema(columns)):
+    with pa.ipc.new_file(stream, schema.make_arrow_schema(columns)):
         pass
     return dict(pl.read_ipc(stream.getvalue()).schema)
 
 
 def test_2026_04_is_the_published_one():
-    found = in_polars(schema.columns("2026.04"))
+    found = in_polars(schema.list_columns("2026.04"))
     assert found.pop("timestamp") == pl.Int64
     assert list(found.items()) == list(published().items())
 
 
 def test_2026_10():
-    found, known = in_polars(schema.columns("2026.10")), published()
+    found, known = in_polars(schema.list_columns("2026.10")), published()
     assert found.pop("ignore") == pl.Boolean
     assert found.pop("timestamp") == pl.Int64
     assert found == known
-    assert schema.pose_order("2026.10") == ("roll", "pitch", "yaw")
+    assert schema.get_pose_order("2026.10") == ("roll", "pitch", "yaw")
 
 
 def test_2025_10():
@@ -55,13 +55,13 @@ def test_2025_10():
         for name, kind in published().items()
         if name not in ("polygon", "timing", "category_frequency") and not name.endswith("_score")
     } | {"mask": pl.List(pl.Float32), "iscrowd": pl.UInt8, "timestamp": pl.Int64}
-    assert in_polars(schema.columns("2025.10")) == known
+    assert in_polars(schema.list_columns("2025.10")) == known
     assert not schema.has_metadata("2025.10")
 
 
 def test_2025_01():
     f32, f64 = pl.Float32, pl.Float64
-    assert in_polars(schema.columns("2025.01")) == {
+    assert in_polars(schema.list_columns("2025.01")) == {
         "name": pl.Categorical,
         "frame": pl.UInt64,
         "group": pl.Categorical,
@@ -74,13 +74,13 @@ def test_2025_01():
         "degradation": pl.Categorical,
         "status": pl.Categorical,
     }
-    assert schema.location_order("2025.01") == ("longitude", "latitude")
-    assert schema.pose_order("2025.01") == ("roll", "pitch", "yaw")
+    assert schema.get_location_order("2025.01") == ("longitude", "latitude")
+    assert schema.get_pose_order("2025.01") == ("roll", "pitch", "yaw")
 
 
 def test_unknown_version():
     with pytest.raises(KeyError):
-        schema.columns("2027.01")
+        schema.list_columns("2027.01")
 
 
 def test_frames():
@@ -99,8 +99,8 @@ def test_frames():
     for base in ("radar_cube", "radar_targets", "lidar_points"):
         known |= {f"{base}_timestamp": pl.Int64, f"{base}_skew": pl.Int64}
     known |= {"keyframe": pl.Boolean, "segment": pl.UInt32, "model_timestamp": pl.Int64}
-    assert list(in_polars(schema.frames_columns()).items()) == list(known.items())
-    assert "radar_clusters_skew" in schema.frames_columns(["radar_cube", "radar_clusters"])
+    assert list(in_polars(schema.list_frames_columns()).items()) == list(known.items())
+    assert "radar_clusters_skew" in schema.list_frames_columns(["radar_cube", "radar_clusters"])
 
 
 def test_columns_of_a_version_are_described_once():

@@ -8,7 +8,7 @@ import pytest
 from handmade_dataset import CAMERA_INFO, SEQUENCE, TRANSFORMS
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset.schema import combined, of_sequence
+from edgefirst_ros.dataset.schema import combine_sequences, select_sequence
 from edgefirst_ros.errors import DatasetError
 
 WHOLE = {
@@ -32,7 +32,7 @@ def test_a_sample_has_the_calibration_of_its_sequence(tmp_path):
 
 
 def test_the_only_sequence_of_an_earlier_version_has_what_is_said_of_the_whole():
-    known = of_sequence(WHOLE, "a", ["a"], KINDS)
+    known = select_sequence(WHOLE, "a", ["a"], KINDS)
     assert known["sources"] == [0, 1]
     assert {key: known[key] for key in WHOLE if key != "sources"} == {k: v for k, v in WHOLE.items() if k != "sources"}
     assert known["calibration"] == "given"
@@ -48,7 +48,7 @@ def test_the_only_sequence_of_an_earlier_version_has_what_is_said_of_the_whole()
     ],
 )
 def test_what_may_be_of_another_sequence_is_of_none(metadata, names):
-    known = of_sequence(metadata, "a", names, KINDS)
+    known = select_sequence(metadata, "a", names, KINDS)
     assert (known.get("camera_info"), known.get("counts"), known["calibration"]) == (None, None, "missing")
     assert not known.get("sources")
 
@@ -56,12 +56,12 @@ def test_what_may_be_of_another_sequence_is_of_none(metadata, names):
 @pytest.mark.parametrize("stored", [7, "x", [], {"a": 3}, {"a": None}])
 def test_facts_that_are_none_are_an_error(stored):
     with pytest.raises(DatasetError, match="the metadata sequences cannot be read"):
-        of_sequence({"sequences": stored}, "a", ["a"], KINDS)
+        select_sequence({"sequences": stored}, "a", ["a"], KINDS)
 
 
 def test_the_whole_says_what_all_sequences_agree_in():
     one, two = {"camera_info": CAMERA_INFO, "static_transforms": []}, {"camera_info": None, "static_transforms": []}
-    assert combined({"a": one, "b": one}) == (one, [])
-    common, notes = combined({"a": one, "b": two})
+    assert combine_sequences({"a": one, "b": one}) == (one, [])
+    common, notes = combine_sequences({"a": one, "b": two})
     assert common == {"camera_info": None, "static_transforms": []}
     assert notes == ["the sequences differ in camera_info: each has its own in the metadata, under sequences"]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset.grouping import SAMPLES, Kind, assign, stable_group
-from edgefirst_ros.dataset.summary import shares_of
+from edgefirst_ros.dataset.grouping import SAMPLES, Kind, assign, hash_group
+from edgefirst_ros.dataset.summary import describe_shares
 
 CUBE, LIDAR, CAR = Kind("sensor", "radar.cube"), Kind("sensor", "lidar.points"), Kind("label", "car")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
@@ -121,20 +121,20 @@ def test_thousands_of_units():
 @settings(max_examples=50)
 @given(st.lists(NAMES, unique=True, min_size=1, max_size=9), st.sampled_from(SHARES))
 def test_a_stable_group_needs_to_know_no_other(names, shares):
-    together = {name: stable_group(name, shares) for name in names}
+    together = {name: hash_group(name, shares) for name in names}
     assert set(together.values()) <= set(shares)
-    assert together == {name: stable_group(name, shares) for name in reversed(names)}
+    assert together == {name: hash_group(name, shares) for name in reversed(names)}
 
 
 def test_stable_groups_meet_their_shares_in_the_long_run():
-    found = Counter(stable_group(f"drive{number}", SHARES[1]) for number in range(5000))
+    found = Counter(hash_group(f"drive{number}", SHARES[1]) for number in range(5000))
     assert all(abs(found[group] / 5000 - share) < 0.02 for group, share in SHARES[1].items())
 
 
 @pytest.mark.parametrize(("name", "group"), [("monday", "b"), ("tuesday", "b"), ("night", "a")])
 def test_a_stable_group_stays_for_ever(name, group):
     """By `printf monday | sha256sum`: the first 16 digits, as a part of 16**16, below a third or not."""
-    assert stable_group(name, SHARES[3]) == group
+    assert hash_group(name, SHARES[3]) == group
 
 
 def test_groups_are_the_same_in_every_process():
@@ -162,14 +162,14 @@ def test_what_rounding_leaves_of_the_shares_goes_to_the_last_group():
     names = [f"drive {number}" for number in range(200)]
     places = {name: int(hashlib.sha256(name.encode()).hexdigest()[:16], 16) / 2**64 for name in names}
     shares = {"train": 0.5, "val": 0.25}
-    assert {name for name in names if stable_group(name, shares) == "train"} == {
+    assert {name for name in names if hash_group(name, shares) == "train"} == {
         n for n, at in places.items() if at < 0.5
     }
-    assert {stable_group(name, shares) for name, at in places.items() if at >= 0.75} == {"val"}
+    assert {hash_group(name, shares) for name, at in places.items() if at >= 0.75} == {"val"}
 
 
 @pytest.mark.parametrize(
     ("groups", "words"), [({}, "-"), ({"train": 9}, "train"), ({"train": 80, "val": 20}, "train 80, val 20")]
 )
 def test_groups_are_told_with_their_samples_where_there_are_several(groups, words):
-    assert shares_of(groups) == words
+    assert describe_shares(groups) == words

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from edgefirst_ros.dataset.summary import lacking, summarize
-from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, Timeline, gap_level, paces, worst
+from edgefirst_ros.dataset.summary import check_lacking, summarize
+from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, Timeline, find_worst, judge_gap, measure_paces
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -36,7 +36,7 @@ def levels(timeline, metadata=None, calibrations=None):
 def test_a_steady_drive_is_green():
     found = frames(range(0, 3000, 100), lidar=range(10, 3010, 100))
     assert found.duration == pytest.approx(2.9)
-    assert worst(summarize(found, {}, {"a": "given"}).checks) is Level.GREEN
+    assert find_worst(summarize(found, {}, {"a": "given"}).checks) is Level.GREEN
     (times,) = found.messages("lidar.points")
     assert times == pytest.approx(np.arange(30) / 10 + 0.01)
 
@@ -124,10 +124,10 @@ def test_a_drive_without_a_model_is_no_gap_of_another_drive():
 
 
 def test_a_slow_sensor_has_no_gaps():
-    assert gap_level(3.0, 1.0) is Level.AMBER
-    assert gap_level(2.4, 1.0) is Level.GREEN
-    assert gap_level(4.9, 1.0) is Level.AMBER
-    assert gap_level(5.0, 1.0) is Level.RED
+    assert judge_gap(3.0, 1.0) is Level.AMBER
+    assert judge_gap(2.4, 1.0) is Level.GREEN
+    assert judge_gap(4.9, 1.0) is Level.AMBER
+    assert judge_gap(5.0, 1.0) is Level.RED
     assert GAP_PERIODS == (2.5, 5.0)
 
 
@@ -169,7 +169,7 @@ def test_a_gap_of_several_sequences_is_told_by_the_time_in_its_own():
     stamps = [*range(0, 1000, 100), 9000, *range(20_000, 21_000, 100)]
     lidar = [*stamps[:10], None, 19_980, *[None] * 7, *stamps[19:]]
     found = frames(stamps, names=["a"] * 10 + ["b"] + ["c"] * 10, lidar=lidar)
-    pace = paces(found)["lidar.points"]
+    pace = measure_paces(found)["lidar.points"]
     assert levels(found)["gaps", "lidar.points in c"] == (Level.AMBER, "1 gap, longest 0.82 s, at 0.0 s")
     assert pace.gaps == (pace.longest,)
     assert (pace.longest.sequence, pace.longest.start) == ("c", pytest.approx(-0.02))
@@ -179,7 +179,7 @@ def test_a_gap_of_several_sequences_is_told_by_the_time_in_its_own():
 def test_a_slow_drive_beside_a_fast_one_has_no_gaps():
     stamps = [*range(0, 1000, 33), *range(20_000, 25_000, 280)]
     found = frames(stamps, lidar=stamps, names=["a"] * 31 + ["b"] * 18)
-    assert {name: pace.gaps for name, pace in paces(found).items()} == {"samples": (), "lidar.points": ()}
+    assert {name: pace.gaps for name, pace in measure_paces(found).items()} == {"samples": (), "lidar.points": ()}
 
 
 def test_losses_skew_and_calibration():
@@ -253,5 +253,5 @@ def test_the_good_case_states_its_threshold(one):
 
 @pytest.mark.parametrize(("number", "named"), [(5, "a, b, c, d, e"), (6, "a, b, c, d, e and 1 more")])
 def test_five_sequences_without_a_sensor_are_named(number, named):
-    (check,) = lacking("coverage", "lidar.points", list("abcdef")[:number], 9)
+    (check,) = check_lacking("coverage", "lidar.points", list("abcdef")[:number], 9)
     assert (check.level, check.found) == (Level.GREEN, f"in {9 - number} of 9 sequences; not in {named}")

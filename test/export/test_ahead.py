@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from edgefirst_ros.export.output import MOST, ahead
+from edgefirst_ros.export.output import MOST, make_ahead
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -16,8 +16,8 @@ def test_each_item_comes_in_order_with_what_was_made_of_it(quick):
         time.sleep(0.002 * (number % 3))
         return number * number
 
-    assert list(ahead(range(50), make, quick=quick)) == [(n, n * n) for n in range(50)]
-    assert list(ahead([], make, quick=quick)) == []
+    assert list(make_ahead(range(50), make, quick=quick)) == [(n, n * n) for n in range(50)]
+    assert list(make_ahead([], make, quick=quick)) == []
 
 
 def test_items_are_asked_for_in_this_thread_and_not_far_ahead():
@@ -29,14 +29,14 @@ def test_items_are_asked_for_in_this_thread_and_not_far_ahead():
             asked.append(number)
             yield number
 
-    for done, _ in ahead(items(), lambda number: number):
+    for done, _ in make_ahead(items(), lambda number: number):
         assert len(asked) - done <= 2 * MOST + 1
     assert threads == {threading.current_thread()}
 
 
 def test_what_is_quick_is_made_in_this_thread_when_it_is_asked_for():
     threads = []
-    with closing(ahead(range(9), lambda number: threads.append(threading.current_thread()), quick=True)) as made:
+    with closing(make_ahead(range(9), lambda number: threads.append(threading.current_thread()), quick=True)) as made:
         next(made)
     assert threads == [threading.current_thread()]
 
@@ -48,7 +48,7 @@ def test_an_error_is_raised_in_its_turn(quick):
             raise ValueError("the third")
         return number
 
-    made = ahead(range(10), make, quick=quick)
+    made = make_ahead(range(10), make, quick=quick)
     assert [next(made) for _ in range(3)] == [(0, 0), (1, 1), (2, 2)]
     with pytest.raises(ValueError, match="the third"):
         next(made)
@@ -56,6 +56,6 @@ def test_an_error_is_raised_in_its_turn(quick):
 
 def test_closing_leaves_no_thread():
     before = set(threading.enumerate())
-    with closing(ahead(range(100), lambda number: time.sleep(0.01))) as made:
+    with closing(make_ahead(range(100), lambda number: time.sleep(0.01))) as made:
         next(made)
     assert set(threading.enumerate()) <= before

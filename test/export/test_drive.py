@@ -14,7 +14,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.query import with_all_columns
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export
-from edgefirst_ros.export.drive import class_masks, drives, is_class_mask, posed_drives
+from edgefirst_ros.export.drive import find_class_masks, is_class_mask, list_drives, select_posed
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.synthetic import Recipe
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
@@ -41,7 +41,7 @@ def changed(path):
 
 
 def test_stamps_and_poses_are_those_of_the_scene(path):
-    (drive,) = drives(Dataset(path))
+    (drive,) = list_drives(Dataset(path))
     scene = Scene(Recipe(**SMALL))
     assert len(drive) == 15
     assert (np.diff(drive.stamps) == 100_000_000).all()
@@ -54,7 +54,7 @@ def test_stamps_and_poses_are_those_of_the_scene(path):
 
 
 def test_places_of_the_sensors(path):
-    (drive,) = drives(Dataset(path))
+    (drive,) = list_drives(Dataset(path))
     assert drive.place("camera")[:3, 3] == pytest.approx(CAMERA)
     assert drive.place("camera")[:3, :3] @ [0, 0, 1] == pytest.approx((1, 0, 0))  # it looks forward
     assert drive.place("lidar")[:3, 3] == pytest.approx(LIDAR)
@@ -66,7 +66,7 @@ def test_places_of_the_sensors(path):
 def test_boxes_are_moved_to_the_vehicle(path, frame, place):
     dataset = Dataset(path)
     dataset.metadata |= {} if frame is None else {"box3d_frame": frame}
-    (drive,) = drives(dataset)
+    (drive,) = list_drives(dataset)
     assert drive.boxes([5, 1, 0, 4, 2, 1]).tolist() == [[5 + place[0], 1 + place[1], place[2], 4, 2, 1]]
 
 
@@ -76,7 +76,7 @@ def test_transforms_are_joined_in_any_order(changed):
         {"parent": "base_link", "child": "mast", "translation": [0, 0, 2], "rotation": [0, 0, 1, 1]},
         {"parent": "nowhere", "child": "else", "translation": [0, 0, 0], "rotation": [0, 0, 0, 1]},
     ]
-    (drive,) = drives(changed({"static_transforms": chain}))
+    (drive,) = list_drives(changed({"static_transforms": chain}))
     assert drive.place("radar")[:3, 3] == pytest.approx((0, 1, 2))
     with pytest.raises(DatasetError, match=r"'lidar'.*only to mast, radar"):
         drive.place("lidar")
@@ -87,7 +87,7 @@ def test_transforms_in_circles_and_in_a_long_chain(changed):
     pairs = [("base_link", "base_link"), ("a", "base_link"), ("base_link", "a"), ("a", "b"), ("b", "a"), ("b", "radar")]
     chain = [(f"{n}", f"{n + 1}") for n in reversed(range(3000))] + [("base_link", "0"), ("3000", "lidar")]
     named = [{"parent": parent, "child": child, **still} for parent, child in pairs + chain]
-    (drive,) = drives(changed({"static_transforms": named}))
+    (drive,) = list_drives(changed({"static_transforms": named}))
     assert (drive.place("lidar")[2, 3], drive.statics["base_link"][2, 3]) == (3002, 0)
     assert drive.place("radar")[2, 3] == 1  # base_link is 1 m above a, by the first of the two that join them
 
@@ -97,33 +97,33 @@ def test_transforms_in_circles_and_in_a_long_chain(changed):
 def test_a_transform_that_is_none_is_refused(changed, turn):
     """tf_static whose quaternion nobody filled."""
     chain = [{"parent": "base_link", "child": "lidar", "translation": [1, 0, 0], "rotation": turn}]
-    (drive,) = drives(changed({"static_transforms": chain}))
+    (drive,) = list_drives(changed({"static_transforms": chain}))
     with pytest.raises(DatasetError, match=r"from base_link to 'lidar' is invalid: a quaternion of length 0"):
         drive.place("lidar")
 
 
 def test_samples_come_in_the_order_of_their_stamps(changed):
-    (drive,) = drives(changed(timestamp=pl.col("timestamp").reverse()))
+    (drive,) = list_drives(changed(timestamp=pl.col("timestamp").reverse()))
     assert (np.diff(drive.stamps) > 0).all()
     assert [sample.frame for sample in drive.samples] == list(range(14, -1, -1))
 
 
 def test_two_stamps_alike_are_refused(changed):
     with pytest.raises(DatasetError, match=r"two samples of .* have the stamp 7"):
-        drives(changed(timestamp=pl.lit(7, pl.Int64)))
-    drives(changed(timestamp=pl.int_range(pl.len(), dtype=pl.Int64)))  # a nanosecond apart they are two
+        list_drives(changed(timestamp=pl.lit(7, pl.Int64)))
+    list_drives(changed(timestamp=pl.int_range(pl.len(), dtype=pl.Int64)))  # a nanosecond apart they are two
 
 
 def test_no_stamps_are_refused(changed):
     with pytest.raises(DatasetError, match=r"15 samples of .* have no stamp"):
-        drives(changed(timestamp=pl.lit(None, pl.Int64)))
+        list_drives(changed(timestamp=pl.lit(None, pl.Int64)))
 
 
 def test_no_table_of_frames_is_refused(path, tmp_path):
     for suffix in (".zip", ".arrow"):
         (tmp_path / f"drive{suffix}").write_bytes(path.with_suffix(suffix).read_bytes())
     with pytest.raises(DatasetError, match=r"drive\.frames\.arrow: missing"):
-        drives(Dataset(tmp_path / "drive.zip"))
+        list_drives(Dataset(tmp_path / "drive.zip"))
 
 
 def test_tables_without_a_sample_are_refused(path, tmp_path):
@@ -131,7 +131,7 @@ def test_tables_without_a_sample_are_refused(path, tmp_path):
     with zipfile.ZipFile(tmp_path / "drive.zip", "w") as archive:
         archive.writestr("notes.txt", "no member of a sample")
     with pytest.raises(DatasetError, match=r"drive\.zip: has no samples"):
-        drives(Dataset(tmp_path / "drive.zip"))
+        list_drives(Dataset(tmp_path / "drive.zip"))
 
 
 @pytest.mark.parametrize(
@@ -143,18 +143,18 @@ def test_tables_without_a_sample_are_refused(path, tmp_path):
     ids=["position", "attitude"],
 )
 def test_no_pose_is_refused(changed, columns):
-    (drive,) = drives(changed(**columns))
+    (drive,) = list_drives(changed(**columns))
     assert not drive.located.any()
     with pytest.raises(DatasetError, match="have a pose, or both a position and an attitude; 1 must"):
-        posed_drives([drive], LossReport("nuscenes"))
+        select_posed([drive], LossReport("nuscenes"))
 
 
 def test_position_and_attitude_are_known_each_for_itself(changed):
     third = pl.when(pl.col("frame") == 3)
-    (drive,) = drives(changed(latitude=third.then(None).otherwise(pl.col("latitude"))))
+    (drive,) = list_drives(changed(latitude=third.then(None).otherwise(pl.col("latitude"))))
     assert drive.turned[3]
     assert not drive.placed[3]
-    (drive,) = drives(changed(orientation=third.then(None).otherwise(pl.col("orientation"))))
+    (drive,) = list_drives(changed(orientation=third.then(None).otherwise(pl.col("orientation"))))
     assert drive.placed[3]
     assert not drive.turned[3]
     assert (drive.located == drive.placed & drive.turned).all()
@@ -162,14 +162,14 @@ def test_position_and_attitude_are_known_each_for_itself(changed):
 
 def test_unknown_altitudes_are_no_jumps(changed):
     heights = [None, 30.0, None, None, 36.0, *[None] * 10]
-    (drive,) = drives(changed(altitude=pl.Series(heights, dtype=pl.Float64)))
+    (drive,) = list_drives(changed(altitude=pl.Series(heights, dtype=pl.Float64)))
     assert drive.geodetic[1:7, 2] == pytest.approx([30, 32, 34, 36, 36, 36])
-    (drive,) = drives(changed(altitude=pl.lit(None, pl.Float64)))
+    (drive,) = list_drives(changed(altitude=pl.lit(None, pl.Float64)))
     assert (drive.geodetic[1:, 2] == 0).all()
 
 
 def test_no_transforms_are_refused(changed):
-    (drive,) = drives(changed({"static_transforms": []}))
+    (drive,) = list_drives(changed({"static_transforms": []}))
     with pytest.raises(DatasetError, match="no static transform from base_link to 'lidar', only to none"):
         drive.place("lidar")
 
@@ -180,10 +180,10 @@ def test_no_transforms_are_refused(changed):
 )
 def test_intrinsics_that_are_none_are_refused(changed, wrong):
     info = {"frame_id": "camera", "width": 2, "height": 2, "distortion_model": "", "d": [], "k": [1.0] * 9}
-    (drive,) = drives(changed({"camera_info": info}))
+    (drive,) = list_drives(changed({"camera_info": info}))
     assert drive.info_of("camera") == info
     for given in (info | wrong, {name: value for name, value in info.items() if name not in wrong}):
-        (drive,) = drives(changed({"camera_info": given}))
+        (drive,) = list_drives(changed({"camera_info": given}))
         with pytest.raises(DatasetError, match="the camera_info in its metadata cannot be read"):
             drive.place("camera")
 
@@ -194,7 +194,7 @@ def test_intrinsics_that_are_none_are_refused(changed, wrong):
 def test_transforms_that_cannot_be_read_are_refused(changed, wrong):
     whole = {"parent": "base_link", "child": "lidar", "translation": [0, 0, 0], "rotation": [0, 0, 0, 1]}
     for given in (whole | wrong, {name: value for name, value in whole.items() if name not in wrong}, None):
-        (drive,) = drives(changed({"static_transforms": [given]}))
+        (drive,) = list_drives(changed({"static_transforms": [given]}))
         with pytest.raises(DatasetError, match="the static_transforms in its metadata cannot be read"):
             drive.place("lidar")
 
@@ -211,7 +211,7 @@ def test_intrinsics_of_another_size_are_scaled_to_the_pictures(changed, tmp_path
 
 
 def test_no_intrinsics_are_refused(changed):
-    (drive,) = drives(changed({"camera_info": None}))
+    (drive,) = list_drives(changed({"camera_info": None}))
     with pytest.raises(DatasetError, match="no camera_info"):
         drive.place("camera")
 
@@ -237,7 +237,7 @@ def test_the_first_mask_of_classes_of_each_sample(path):
     )
     dataset = Dataset(path)
     dataset.annotations = with_all_columns(table, schema.DEFAULT_VERSION)
-    found = class_masks(dataset)
+    found = find_class_masks(dataset)
     assert found.keys() == {keys[0], keys[3]}
     for key, number in found.items():
         sample = next(sample for sample in dataset.samples() if sample.key == key)
@@ -245,7 +245,7 @@ def test_the_first_mask_of_classes_of_each_sample(path):
         assert dataset.annotation_rows[0].row(number, named=True) == wanted
     dataset = Dataset(path)
     dataset.annotations = table.with_columns(mask=pl.lit([0.5, 0.5]))  # outlines, as 2025.10 has them
-    assert class_masks(dataset) == {}
+    assert find_class_masks(dataset) == {}
     dataset = Dataset(path)
     dataset.annotations = table.drop("mask")
-    assert class_masks(dataset) == {}
+    assert find_class_masks(dataset) == {}

@@ -20,10 +20,10 @@ from test_nuscenes import ego, faults, judged, with_still
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.export import export
-from edgefirst_ros.export.drive import drives
+from edgefirst_ros.export.drive import list_drives
 from edgefirst_ros.export.l5kit.zarr2 import RecordArray
 from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.sensors.transforms import geodetic
+from edgefirst_ros.sensors.transforms import convert_to_geodetic
 from edgefirst_ros.synthetic import START, Recipe
 from edgefirst_ros.synthetic.scene import Scene
 
@@ -154,13 +154,13 @@ def test_fixes_written_as_odometry_give_the_same_poses_to_a_millimetre(recording
         pytest.skip("the recording is not at hand")
     path = recording(**SYNTHETIC) if kind == "synthetic" else real
     options = {} if kind == "synthetic" else {"reference_topic": "/radar/targets", "sensors": ["radar.targets"]}
-    (old,) = drives(Dataset(convert(path, tmp_path / "gps", **options).paths.container))
+    (old,) = list_drives(Dataset(convert(path, tmp_path / "gps", **options).paths.container))
     first = old.row(int(np.argmax(old.located)))
     messages = sorted(as_odometry(path, [first[name] for name in ("latitude", "longitude", "altitude")]))
     again = add_messages(path, tmp_path / path.name, messages)
     outcome = convert(again, tmp_path / "odometry", **options)
     assert outcome.counts["/odom"].dropped == {}
-    (new,) = drives(Dataset(outcome.paths.container))
+    (new,) = list_drives(Dataset(outcome.paths.container))
     assert (old.source, new.source) == ("GPS and IMU", "/odom in odom")
     both = old.located & new.located
     assert both.sum() > 50
@@ -200,7 +200,7 @@ def mounted(path, frames):
             data = sensor_msgs.Imu(header, turn_of, [0.0] * 9, rate).to_bytes()
         else:
             base = truth.position(stamp)
-            place = geodetic(ecef(*base) + axes(*base[:2]) @ own.apply(ANTENNA)).tolist()
+            place = convert_to_geodetic(ecef(*base) + axes(*base[:2]) @ own.apply(ANTENNA)).tolist()
             data = sensor_msgs.NavSatFix(header, content.status, *place, [0.0] * 9, 0).to_bytes()
         yield m.log_time, channel.topic, schema.name, data
 
@@ -216,7 +216,9 @@ def test_poses_of_gps_and_imu_are_those_of_the_vehicle(recording, tmp_path, fram
     ]
     sent = sorted([*static, *mounted(path, frames)], key=itemgetter(0))
     again = add_messages(path, tmp_path / path.name, sent, leave=("/gps", "/imu"))
-    old, new = (drives(Dataset(convert(one, tmp_path / one.parent.name).paths.container))[0] for one in (path, again))
+    old, new = (
+        list_drives(Dataset(convert(one, tmp_path / one.parent.name).paths.container))[0] for one in (path, again)
+    )
     both = old.located & new.located
     assert both.sum() > 50
     plain, moved = (one.rig_to_world[both] for one in (old, new))

@@ -13,7 +13,7 @@ from shared_data import REAL
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
-from edgefirst_ros.export.drive import Drive, drives
+from edgefirst_ros.export.drive import Drive, list_drives
 from edgefirst_ros.export.ncore import components, library, read_foreign, write
 from edgefirst_ros.export.ncore.read_foreign import restore
 from edgefirst_ros.export.ncore.write import export
@@ -180,7 +180,7 @@ def check_points(loader, *_):
 
 
 def check_cubes(loader, reader, dataset):
-    cubes = reader.open_component_readers(library.components()[1])["radar"]
+    cubes = reader.open_component_readers(library.load_components()[1])["radar"]
     assert len(cubes.timestamps_us) > 12
     truth = Radar(RECIPE, SCENE)
     for stamp in map(int, cubes.timestamps_us):
@@ -278,7 +278,7 @@ def test_what_it_needs_is_there(sequence, made):
 def test_masks_are_labels(sequence, source):
     loader, _ = sequence
     dataset = Dataset(source)
-    (found,) = loader.query_camera_labels("camera", library.library().LabelType.SEGMENTATION_INSTANCE)
+    (found,) = loader.query_camera_labels("camera", library.load_library().LabelType.SEGMENTATION_INSTANCE)
     assert found.labels_count > 5
     for stamp in map(int, found.label_timestamps_us):
         label = found.get_label(stamp)
@@ -333,14 +333,14 @@ def mirrored_yaw(monkeypatch):
 
 def shifted(monkeypatch):
     def late(dataset):
-        return [Drive(d.dataset, d.name, d.samples, d.stamps + 33_000_000, d.table) for d in drives(dataset)]
+        return [Drive(d.dataset, d.name, d.samples, d.stamps + 33_000_000, d.table) for d in list_drives(dataset)]
 
-    monkeypatch.setattr(write, "drives", late)
+    monkeypatch.setattr(write, "list_drives", late)
 
 
 def swapped(monkeypatch):
     """Every pair of the cube as (imaginary, real)."""
-    store = library.components()[0].store_cube
+    store = library.load_components()[0].store_cube
 
     def crossed(writer, png, stamp, said):
         pixels = np.asarray(Image.open(io.BytesIO(png))).astype(np.uint16)
@@ -351,7 +351,7 @@ def swapped(monkeypatch):
         Image.fromarray(np.ascontiguousarray(pairs)).save(file, "PNG", pnginfo=text)
         store(writer, file.getvalue(), stamp, said)
 
-    monkeypatch.setattr(library.components()[0], "store_cube", crossed)
+    monkeypatch.setattr(library.load_components()[0], "store_cube", crossed)
 
 
 def boxes_of_the_lidar(monkeypatch):
@@ -471,7 +471,7 @@ def test_depth_and_classes_are_labels(recording, tmp_path):
     Image.fromarray(depths).save(folder / f"{NAME}_015.depth.png")
     exported(tmp_path / "in" / "in", tmp_path / "nc")
     loader, _ = opened(tmp_path / "nc" / NAME)
-    lib, dataset = library.library(), Dataset(tmp_path / "in" / "in")
+    lib, dataset = library.load_library(), Dataset(tmp_path / "in" / "in")
     (found,) = loader.query_camera_labels("camera", lib.LabelType.DEPTH_Z_M)
     (stamp,) = map(int, found.label_timestamps_us)
     assert nearest_frame(dataset, stamp).frame == 15
@@ -494,7 +494,7 @@ def test_depth_and_classes_are_labels(recording, tmp_path):
 
 def test_what_the_library_itself_wrote(tmp_path):
     """Two cameras, one of a model that ROS does not have; two returns, one of them absent; turned boxes; no earth."""
-    lib, us = library.library(), 1_700_000_000_000_000
+    lib, us = library.load_library(), 1_700_000_000_000_000
     writer = v4.SequenceComponentGroupsWriter(
         lib.UPath(tmp_path / "in"), "x", "theirs", lib.HalfClosedInterval(us, us + 1_000_001), {}, "itar"
     )
@@ -600,7 +600,7 @@ def test_what_is_missing_is_said(recording, tmp_path, without, says):
 
 def test_the_library_is_asked_for(source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ncore.data", None)
-    monkeypatch.setattr(write, "library", library.library.__wrapped__)
+    monkeypatch.setattr(write, "load_library", library.load_library.__wrapped__)
     with pytest.raises(EdgeFirstError, match=r"pip install --no-deps 'nvidia-ncore==19\.8\.\*'"):
         exported(source, tmp_path / "nc")
     with pytest.raises(UsageError, match="--store: expected itar or directory, got 'zip'"):
@@ -642,24 +642,24 @@ def test_rules_of_ncore_are_exceptions(wrong):
 def test_intrinsics(model, d):
     k = [400.0, 0, 320.25, 0, 410.0, 180.5, 0, 0, 1]
     info = {"frame_id": "camera", "width": 640, "height": 360, "distortion_model": model, "d": d, "k": k}
-    found = components.camera_model(info, (640, 360))
+    found = components.make_camera_model(info, (640, 360))
     assert tuple(found.principal_point) == (320.75, 181.0)
     if model == "equidistant":
         assert list(found.radial_coeffs) == d
     else:  # OpenCV: k1, k2, p1, p2, k3, k4, k5, k6
         assert list(found.radial_coeffs) == [0.5, -0.25, 2, *([3, 4, 5] if len(d) > 5 else [0, 0, 0])]
         assert list(found.tangential_coeffs) == [0.125, 0.0625]
-    again = components.camera_info(found, "camera")
+    again = components.make_camera_info(found, "camera")
     assert {key: again[key] for key in info} == info
-    half = components.camera_model(info, (320, 180))
+    half = components.make_camera_model(info, (320, 180))
     assert tuple(half.principal_point) == (160.375, 90.5)
     others = [{key: [number] * 9} for key in ("k", "d") for number in (1e300, float("nan"))]  # NCore has float32
     tilted = {"distortion_model": "rational_polynomial", "d": [*[0.0] * 12, 0.1, 0.0]}  # OpenCV: tau of a tilted sensor
     for wrong in (tilted, {"distortion_model": "kannala", "d": [1.0]}, {"k": [0.0] * 9}, {"k": [5e-324] * 9}, *others):
         with pytest.raises(DatasetError, match="camera_info"):
-            components.camera_model(info | wrong, (640, 360))
+            components.make_camera_model(info | wrong, (640, 360))
     with pytest.raises(DatasetError, match="640 x 480"):
-        components.camera_model(info, (640, 480))
+        components.make_camera_model(info, (640, 480))
 
 
 def test_points_without_a_direction_are_left_away():
@@ -667,13 +667,13 @@ def test_points_without_a_direction_are_left_away():
         [(3, 4, 0, 7), (0, 0, 0, 8), (np.nan, 1, 1, 9), (0, -2, 0, 65535)],
         [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "<u2")],
     )
-    found = components.rays(cloud, {})
+    found = components.make_rays(cloud, {})
     assert found.left == 2
     np.testing.assert_allclose(found.direction, [[0.6, 0.8, 0], [0, -1, 0]], atol=1e-7)
     np.testing.assert_array_equal(found.distance, [[5, 2]])
     np.testing.assert_array_equal(found.intensity, np.float32([[7 / 65535, 1]]))
     np.testing.assert_array_equal(found.further["intensity"], [7, 65535])
-    assert components.rays(cloud[["x", "y"]], {}) is None
+    assert components.make_rays(cloud[["x", "y"]], {}) is None
 
 
 @pytest.mark.parametrize("speed", ["speed", "Doppler", "radial_speed", "Velocity"])
@@ -684,17 +684,17 @@ def test_fields_of_other_radars_have_the_names_of_ncore(speed):
 
 def test_turns_of_others():
     turn = turned(np.array([0.1, -0.5, 0.3, 0.8]) / np.linalg.norm([0.1, -0.5, 0.3, 0.8]))
-    np.testing.assert_allclose(turned(read_foreign.quaternion(turn)), turn, atol=1e-12)
-    np.testing.assert_allclose(read_foreign.quaternion(np.diag([1.0, -1, -1])), [1, 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(turned(read_foreign.make_quaternion(turn)), turn, atol=1e-12)
+    np.testing.assert_allclose(read_foreign.make_quaternion(np.diag([1.0, -1, -1])), [1, 0, 0, 0], atol=1e-12)
     # a quarter about x takes y to z; a quarter about z then x to y
-    found = read_foreign.about_axes([np.pi / 2, 0, np.pi / 2])
+    found = read_foreign.make_turn([np.pi / 2, 0, np.pi / 2])
     np.testing.assert_allclose(found @ np.eye(3), [[0, 0, 1], [1, 0, 0], [0, 1, 0]], atol=1e-12)
 
 
 def test_polygons_are_filled():
     square = [0.25, 0.25, 0.75, 0.25, 0.75, 0.75, 0.25, 0.75]
     hole = [0.45, 0.45, 0.55, 0.45, 0.55, 0.55, 0.45, 0.55]
-    found = components.filled([square, hole], (40, 20))
+    found = components.fill_rings([square, hole], (40, 20))
     assert found.mean() == 0.25 - 0.01  # 20 x 10 pixels less 4 x 2
     assert found[10, 12]
     assert not found[10, 20]

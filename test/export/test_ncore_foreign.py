@@ -28,7 +28,7 @@ def png():
 
 def sequence(folder, seen):
     """Four pictures, a lidar every 50 ms, and cuboids `seen`: (track, µs after the start, x)."""
-    lib = library.library()
+    lib = library.load_library()
     writer = v4.SequenceComponentGroupsWriter(
         lib.UPath(folder), "x", "x", lib.HalfClosedInterval(US, US + 1_000_001), {}, "itar"
     )
@@ -94,6 +94,6 @@ def test_a_fisheye_is_one_whatever_its_coefficients(d):
     """Its picture is not that of a pinhole even where all of them are 0."""
     k = [400.0, 0, 320, 0, 400, 180, 0, 0, 1]
     info = {"frame_id": "camera", "width": 640, "height": 360, "distortion_model": "equidistant", "d": d, "k": k}
-    model = components.camera_model(info, (640, 360))
+    model = components.make_camera_model(info, (640, 360))
     assert model.type() == "opencv-fisheye"
     assert list(model.radial_coeffs) == [*d, 0, 0, 0, 0][:4]

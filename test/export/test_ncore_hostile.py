@@ -45,7 +45,7 @@ def sequence(folder, pictures, spoil=None, own=False, camera="left", told=None):
 
     `own`: the group is that of the radar cubes; `camera`: its name; `told`: metadata of pictures.
     """
-    lib = library.library()
+    lib = library.load_library()
     writer = v4.SequenceComponentGroupsWriter(
         lib.UPath(folder), "x", "x", lib.HalfClosedInterval(US, US + 1_000_001), {}, "directory"
     )
@@ -60,7 +60,7 @@ def sequence(folder, pictures, spoil=None, own=False, camera="left", told=None):
         at = US + 100_000 * (n + 1)
         made.store_frame(picture, "png", np.array([at - 9, at], np.uint64), {}, told or {})
     if own:
-        made = new(library.components()[0], "radar", "radar_cube")
+        made = new(library.load_components()[0], "radar", "radar_cube")
         made.store_cube(b"cube", 1, {})
         made.store_timestamps([1])
     if spoil is not None:
@@ -186,7 +186,7 @@ def test_the_numbers_of_a_chunk_may_be_a_path(tmp_path, separator):
         group.chunk_store[f"{array.path}/0{separator}0"] = numcodecs.Blosc().encode(bytes(1 << 27))
 
     sequence(tmp_path / "in", [png()], spoil)
-    reader = v4.SequenceComponentGroupsReader([library.library().UPath(next((tmp_path / "in").iterdir()))])
+    reader = v4.SequenceComponentGroupsReader([library.load_library().UPath(next((tmp_path / "in").iterdir()))])
     guard(reader)
     ((group, _),) = reader._component_stores.values()
     (array,) = (array for key, array in group["cameras/left"].arrays() if key == "more")
@@ -276,7 +276,7 @@ def test_a_store_that_is_read_is_not_written(tmp_path):
     sequence(tmp_path / "in", [png()])
     (store,) = (tmp_path / "in").iterdir()
     before = {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
-    reader = v4.SequenceComponentGroupsReader([library.library().UPath(store)])
+    reader = v4.SequenceComponentGroupsReader([library.load_library().UPath(store)])
     guard(reader)
     ((group, _),) = reader._component_stores.values()
     chunks = group.chunk_store

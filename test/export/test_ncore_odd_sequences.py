@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.ncore import library
-from edgefirst_ros.export.ncore.components import camera_info
+from edgefirst_ros.export.ncore.components import make_camera_info
 
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 
@@ -43,7 +43,7 @@ def sequence(
     frame_told=None,
 ):
     """A sequence of two pictures; `add` registers further components."""
-    lib = library.library()
+    lib = library.load_library()
     writer = v4.SequenceComponentGroupsWriter(
         lib.UPath(folder), name, name, lib.HalfClosedInterval(US, US + 1_000_001), told or {}, "directory"
     )
@@ -134,7 +134,9 @@ def test_what_of_a_camera_has_no_place_is_counted(tmp_path):
             "left", {"ego": Image.new("L", (8, 6)), "sky": Image.new("L", (8, 6))}
         )
 
-    rolling = replace(small_camera(library.library()), shutter_type=library.library().ShutterType.ROLLING_TOP_TO_BOTTOM)
+    rolling = replace(
+        small_camera(library.load_library()), shutter_type=library.load_library().ShutterType.ROLLING_TOP_TO_BOTTOM
+    )
     folder = sequence(
         tmp_path / "in", add, told={"weather": "rain", "town": "x"}, model=rolling, frame_told={"gain": 3}
     )
@@ -149,14 +151,14 @@ def test_what_of_a_camera_has_no_place_is_counted(tmp_path):
 
 def test_a_pinhole_without_distortion_has_five_zeros():
     """The centre of the first pixel is (0.5, 0.5) in NCore, and (0, 0) in ROS."""
-    lib = library.library()
+    lib = library.load_library()
     model = lib.IdealPinholeCameraModelParameters(
         resolution=np.array(SIZE, np.uint64),
         shutter_type=lib.ShutterType.GLOBAL,
         principal_point=np.array([4.5, 3.5], "f4"),
         focal_length=np.array([5, 6], "f4"),
     )
-    found = camera_info(model, "left")
+    found = make_camera_info(model, "left")
     assert (found["distortion_model"], found["d"]) == ("plumb_bob", [0.0] * 5)
     assert found["k"] == [5, 0, 4, 0, 6, 3, 0, 0, 1]
     assert (found["width"], found["height"], found["frame_id"]) == (8, 6, "left")

@@ -107,7 +107,7 @@ def test_each_radar_of_a_rig_has_its_targets_and_cubes(recording, tmp_path):
     export(dataset, tmp_path / "out", LossReport("ncore"), lambda *_: None)
     (summary,) = (tmp_path / "out").glob("*/*.json")
     reader = v4.SequenceComponentGroupsReader([summary])
-    cubes = reader.open_component_readers(library.components()[1])
+    cubes = reader.open_component_readers(library.load_components()[1])
     assert cubes.keys() == {"radar", "radar-rear"} == {*v4.SequenceLoaderV4(reader).radar_ids}
     assert cubes["radar"].timestamps_us.tolist() == cubes["radar-rear"].timestamps_us.tolist()
     for sample in dataset:

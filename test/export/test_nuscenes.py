@@ -253,7 +253,7 @@ def test_radar_speeds_are_along_the_ray_and_over_ground(dataset, out, found):
     scene = Scene(RECIPES[0])
     place = np.column_stack([points["x"], points["y"], points["z"]]).astype(float)
     for thing in scene.things(stamp):
-        where, _, speed = thing.seen_from(RADAR_PLACE)
+        where, _, speed = thing.measure_from(RADAR_PLACE)
         at = int(np.linalg.norm(place - where, axis=1).argmin())
         ray = np.array(where) / np.linalg.norm(where)
         assert np.allclose((points["vx"][at], points["vy"][at]), speed * ray[:2], atol=0.02)

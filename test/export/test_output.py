@@ -10,12 +10,12 @@ import pytest
 from edgefirst_ros.dataset.storage import lock
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError, UsageError
 from edgefirst_ros.export import output
-from edgefirst_ros.export.output import refuse_inside, staged, write_files
+from edgefirst_ros.export.output import refuse_inside, stage_folder, write_files
 
 
 def test_the_output_appears_at_the_end(tmp_path):
     out = tmp_path / "a" / "out"
-    with staged(out) as folder:
+    with stage_folder(out) as folder:
         (folder / "x").write_text("1")
         assert not out.exists()
     assert (out / "x").read_text() == "1"
@@ -24,7 +24,7 @@ def test_the_output_appears_at_the_end(tmp_path):
 
 def test_nothing_is_left_of_what_fails(tmp_path):
     def interrupted():
-        with staged(tmp_path / "out") as folder:
+        with stage_folder(tmp_path / "out") as folder:
             (folder / "x").write_text("1")
             raise KeyboardInterrupt
 
@@ -37,30 +37,30 @@ def test_an_unfinished_dataset_of_that_name_stays(tmp_path):
     """A conversion to a folder is made in NAME.partial."""
     (tmp_path / "drive.partial").mkdir()
     (tmp_path / "drive.partial" / "drive_000.camera.jpeg").write_text("1")
-    with staged(tmp_path / "drive") as folder:
+    with stage_folder(tmp_path / "drive") as folder:
         (folder / "x").write_text("1")
     assert (tmp_path / "drive.partial" / "drive_000.camera.jpeg").read_text() == "1"
 
 
 def test_two_at_once(tmp_path):
     with (
-        staged(tmp_path / "out") as folder,
+        stage_folder(tmp_path / "out") as folder,
         pytest.raises(InUseError, match="another writer"),
-        staged(tmp_path / "out"),
+        stage_folder(tmp_path / "out"),
     ):
         pass
     assert folder.name not in os.listdir(tmp_path)
-    with pytest.raises(DatasetError, match="exists already"), staged(tmp_path / "out"):
+    with pytest.raises(DatasetError, match="exists already"), stage_folder(tmp_path / "out"):
         pass
 
 
 def test_what_a_killed_one_left_is_replaced(tmp_path):
-    with staged(tmp_path / "out") as folder:
+    with stage_folder(tmp_path / "out") as folder:
         name = folder.name
     (tmp_path / "out").rename(tmp_path / "moved")
     (tmp_path / name).mkdir()
     (tmp_path / name / "old").write_text("1")
-    with staged(tmp_path / "out") as folder:
+    with stage_folder(tmp_path / "out") as folder:
         assert folder.name == name
         assert os.listdir(folder) == []
 
@@ -69,24 +69,24 @@ def test_what_a_killed_one_left_is_replaced(tmp_path):
 def test_what_is_there_already_is_kept(tmp_path, kind):
     out = tmp_path / "out"
     out.mkdir() if kind == "folder" else out.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(DatasetError, match="exists already"), staged(out):
+    with pytest.raises(DatasetError, match="exists already"), stage_folder(out):
         pass
     assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path):
-    with staged(tmp_path / "out") as folder:
+    with stage_folder(tmp_path / "out") as folder:
         name = folder.name
     (tmp_path / "out").rename(tmp_path / "moved")
     (tmp_path / name).symlink_to(tmp_path / "moved")
-    with pytest.raises(DatasetError), staged(tmp_path / "out"):
+    with pytest.raises(DatasetError), stage_folder(tmp_path / "out"):
         pass
     assert (tmp_path / "moved").is_dir()
 
 
 def test_a_system_that_refuses_is_told_with_the_file(tmp_path):
     def write(number):
-        with staged(tmp_path / "out") as folder:
+        with stage_folder(tmp_path / "out") as folder:
             if number is None:
                 (folder / "missing" / "x").write_bytes(b"1")
             raise OSError(number, os.strerror(number))
@@ -104,7 +104,7 @@ def test_an_output_whose_name_the_disk_does_not_keep_is_taken_back(tmp_path, mon
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(output, "sync_folder", refuse)
-    with pytest.raises(StorageError, match="Input/output error"), staged(tmp_path / "out") as folder:
+    with pytest.raises(StorageError, match="Input/output error"), stage_folder(tmp_path / "out") as folder:
         (folder / "x").write_text("1")
     assert os.listdir(tmp_path) == []
 
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_opened_is_taken_back(tmp_path, monkeypatch):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(lock.os, "open", refuse)
-    with pytest.raises(StorageError, match="Too many open files"), staged(tmp_path / "out"):
+    with pytest.raises(StorageError, match="Too many open files"), stage_folder(tmp_path / "out"):
         pass
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []
@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_opened_is_taken_back(tmp_path, monkeypatch):
 
 def test_a_file_in_place_of_the_folder(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DatasetError, match=r"file is not a folder"), staged(tmp_path / "file" / "out"):
+    with pytest.raises(DatasetError, match=r"file is not a folder"), stage_folder(tmp_path / "file" / "out"):
         pass
 
 
@@ -167,7 +167,7 @@ def test_one_that_fails_at_the_end_is_told(tmp_path):
 
 def test_a_file_too_large_for_the_disk_is_told_by_its_name(tmp_path):
     def write_all():
-        with staged(tmp_path / "out") as folder, write_files() as write:
+        with stage_folder(tmp_path / "out") as folder, write_files() as write:
             write(f"{folder}/small", b"1")
             write(f"{folder}/large", bytes(5000))
 

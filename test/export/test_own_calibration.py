@@ -23,8 +23,8 @@ from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.regroup import split
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
-from edgefirst_ros.export.drive import drives as drives_of
-from edgefirst_ros.export.ncore.library import components
+from edgefirst_ros.export.drive import list_drives as drives_of
+from edgefirst_ros.export.ncore.library import load_components
 
 DRIVE = {"seconds": 1.0, "fps": 10.0, "codec": "jpeg", "lidar_points": 20, "position": (45.5, -73.6, 30.0)}
 DRIVE["topics"] = frozenset({"camera", "camera/info", "lidar/points", "gps", "imu", "tf_static"})
@@ -204,7 +204,7 @@ def test_cubes_in_a_frame_of_their_own_are_exported_with_its_place(recording, tm
     reader = v4.SequenceComponentGroupsReader([summary])
     loader = v4.SequenceLoaderV4(reader)
     start = np.array([loader.sequence_timestamp_interval_us.start])
-    ((name, _),) = reader.open_component_readers(components()[1]).items()
+    ((name, _),) = reader.open_component_readers(load_components()[1]).items()
     assert loader.pose_graph.evaluate_poses(name, "rig", start)[0][2, 3] == HIGH
     (points,) = loader.radar_ids
     assert loader.pose_graph.evaluate_poses(points, "rig", start)[0][2, 3] == pytest.approx(0.6)

@@ -10,10 +10,10 @@ import pytest
 from same_dataset import files
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.dataset.names import member_name
+from edgefirst_ros.dataset.names import make_member_name
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import SYSTEMS, export, restore
-from edgefirst_ros.export.ncore.write import described
+from edgefirst_ros.export.ncore.write import read_description
 from edgefirst_ros.synthetic import TOPICS
 
 RECIPE = {"seconds": 1, "fps": 6.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
@@ -91,7 +91,7 @@ def test_a_member_that_cannot_be_read_is_named(folder, tmp_path, kind):
     copy = tmp_path / "copy"
     shutil.copytree(folder.parent, copy)
     sample = next(sample for sample in Dataset(copy / folder.name) if kind in sample.inputs and sample.frame > 1)
-    name = member_name(sample.name, sample.frame, kind)
+    name = make_member_name(sample.name, sample.frame, kind)
     (Dataset(copy / folder.name).container.path / name).write_bytes(b"no cloud")
     dataset = Dataset(copy / folder.name)
     with pytest.raises(DatasetError, match=f"'{name}': .*PCD"):
@@ -107,10 +107,10 @@ def test_a_cube_is_described_by_its_texts_alone():
     head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 1, 1, 16, 0, 0, 0, 0))
     texts = chunk(b"tEXt", b"edgefirst:layout\0[6, 1]") + chunk(b"tEXt", b"Software\0other")
     rest = chunk(b"IDAT", b"") + chunk(b"tEXt", b"edgefirst:late\x001") + chunk(b"IEND", b"")
-    assert described(head + texts + rest) == {"layout": [6, 1]}
+    assert read_description(head + texts + rest) == {"layout": [6, 1]}
     for text, why in ((b"six", "Expecting value"), (b"[1e999]", "not JSON compliant"), (b"[" * 100_000, "recursion")):
         with pytest.raises(DatasetError, match=f"radar cube cannot be read: .*{why}"):
-            described(head + chunk(b"tEXt", b"edgefirst:layout\0" + text) + rest)
+            read_description(head + chunk(b"tEXt", b"edgefirst:layout\0" + text) + rest)
 
 
 def test_boxes_in_space_of_five_numbers_are_no_agents(folder, tmp_path):

@@ -21,9 +21,9 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.output import LossReport
-from edgefirst_ros.export.roverd.channels import stored
+from edgefirst_ros.export.roverd.channels import pack_stored
 from edgefirst_ros.export.roverd.read_foreign import from_euler, restore
-from edgefirst_ros.export.roverd.write import euler, export
+from edgefirst_ros.export.roverd.write import export, find_euler
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS
 from edgefirst_ros.synthetic.scene import LIDAR
@@ -124,16 +124,16 @@ def test_real_recordings(path, tmp_path):
 @pytest.mark.parametrize("size", [0, 1, 3, 65535, 65536, 65537, 300001])
 def test_what_is_not_compressed_is_an_xz_all_the_same(size):
     data = np.random.default_rng(size).integers(0, 256, size, np.uint8)
-    assert lzma.decompress(b"".join(stored(data)), lzma.FORMAT_XZ) == data.tobytes()
+    assert lzma.decompress(b"".join(pack_stored(data)), lzma.FORMAT_XZ) == data.tobytes()
 
 
 def test_euler_angles_are_those_of_their_matrices():
     angles = np.random.default_rng(0).uniform(-1.5, 1.5, (50, 3))
     turns = np.array([axis(a, 0) @ axis(b, 1) @ axis(c, 2) for a, b, c in angles])
-    assert np.allclose(euler(turns), angles)
+    assert np.allclose(find_euler(turns), angles)
     assert np.allclose([turn(q) for q in from_euler(angles)], turns)
     upright = axis(0.3, 0) @ axis(np.pi / 2, 1) @ axis(0.4, 2)
-    assert np.allclose(turn(from_euler(euler(upright[None]))[0]), upright, atol=1e-7)
+    assert np.allclose(turn(from_euler(find_euler(upright[None]))[0]), upright, atol=1e-7)
 
 
 # ---- there and back -----------------------------------------------------------------------------

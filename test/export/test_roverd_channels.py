@@ -21,10 +21,10 @@ from edgefirst_ros.export.roverd.channels import (
     CloudReader,
     RawWriter,
     VideoWriter,
+    decode_pictures,
     has_channels,
-    pictures,
 )
-from edgefirst_ros.export.roverd.write import trace_clouds
+from edgefirst_ros.export.roverd.write import make_cloud_trace
 
 JPEG = b"\xff\xd8 a picture \xff\xd9"
 
@@ -115,7 +115,7 @@ def test_points_that_fill_no_lines_are_refused(tmp_path, lines):
 
 
 def test_points_without_places_have_no_channels(tmp_path):
-    assert trace_clouds(tmp_path, 1).ready(b"no cloud") is None
+    assert make_cloud_trace(tmp_path, 1).ready(b"no cloud") is None
     assert has_channels(np.dtype([(axis, "<f4") for axis in "xyz"]))
     assert not has_channels(np.dtype([(axis, "<f8") for axis in "xyz"]))
     assert not has_channels(np.dtype([("x", "<f4"), ("y", "<f4")]))
@@ -141,10 +141,10 @@ def test_a_video_of_another_codec_is_refused(tmp_path):
         for packet in (*stream.encode(av.VideoFrame(16, 16, "yuv420p")), *stream.encode()):
             file.mux(packet)
     with pytest.raises(DatasetError, match=r"video\.avi: holds no MJPEG video"):
-        next(pictures(tmp_path / "video.avi"))
+        next(decode_pictures(tmp_path / "video.avi"))
     (tmp_path / "video.avi").write_bytes(b"RIFF no video at all")
     with pytest.raises(DatasetError, match=r"video\.avi: cannot be read"):
-        next(pictures(tmp_path / "video.avi"))
+        next(decode_pictures(tmp_path / "video.avi"))
 
 
 # ---- traces of others ----------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_times_that_do_not_rise_are_refused(foreign, tmp_path, name):
     np.array([1e9 + 0.1, 1e9], "<f8").tofile(foreign / "host" / name / "ts")
     if name == "camera":
         camera = foreign / "host/camera"
-        jpeg = next(pictures(camera / "video.avi"))
+        jpeg = next(decode_pictures(camera / "video.avi"))
         writer = VideoWriter(camera / "new.avi", (16, 16), 10.0)
         for _ in range(2):
             writer.append(jpeg)
@@ -224,7 +224,7 @@ def test_times_that_do_not_rise_are_refused(foreign, tmp_path, name):
 
 def test_pictures_that_are_no_whole_jpeg_are_left_out(foreign, tmp_path):
     camera = foreign / "host/camera"
-    jpeg = next(pictures(camera / "video.avi"))
+    jpeg = next(decode_pictures(camera / "video.avi"))
     without = jpeg.replace(b"\xff\xc4", b"\xff\xe5")  # its Huffman tables in a segment that nobody reads
     (camera / "video.avi").unlink()
     writer = VideoWriter(camera / "video.avi", (16, 16), 10.0)

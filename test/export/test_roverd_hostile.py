@@ -18,9 +18,16 @@ from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.importing import name_sequences
-from edgefirst_ros.export.roverd.channels import LARGEST, ChannelReader, CloudReader, VideoWriter, pictures, write_cube
+from edgefirst_ros.export.roverd.channels import (
+    LARGEST,
+    ChannelReader,
+    CloudReader,
+    VideoWriter,
+    decode_pictures,
+    write_cube,
+)
 from edgefirst_ros.export.roverd.read_foreign import from_euler
-from edgefirst_ros.sensors.navigation import ValueTrack, slerp
+from edgefirst_ros.sensors.navigation import ValueTrack, interpolate
 
 POINTS = (
     b"VERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 2\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
@@ -66,7 +73,7 @@ def sparse(path, size):
 def test_pictures_without_a_stamp_are_counted(traces, tmp_path):
     """As after a power cut: the video has gone further than the stamps."""
     camera = traces / "host" / "camera"
-    jpeg = next(pictures(camera / "video.avi"))
+    jpeg = next(decode_pictures(camera / "video.avi"))
     (camera / "video.avi").unlink()
     video = VideoWriter(camera / "video.avi", (16, 16), 10.0)
     for _ in range(3):
@@ -201,7 +208,7 @@ def test_of_the_attitudes_those_beside_a_picture_count(traces, tmp_path):
     angles[::7] = np.nan
     channels = {"ts": ("raw", "f8", [], seconds.tobytes()), "rot": ("raw", "f4", [3], angles.tobytes())}
     stamps = sensor(traces / "host" / "imu", **channels).stamps()
-    track = ValueTrack(slerp)
+    track = ValueTrack(interpolate)
     for stamp, turn in zip(stamps.tolist(), from_euler(angles.astype(float)).tolist(), strict=True):
         if np.isfinite(turn).all():
             track.add(stamp, tuple(turn))

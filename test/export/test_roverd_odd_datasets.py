@@ -13,7 +13,7 @@ from PIL import Image
 from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.export import export
-from edgefirst_ros.sensors.cloud import pcd_header
+from edgefirst_ros.sensors.cloud import make_pcd_header
 
 START, STEP = 10**18, 10**8
 
@@ -64,7 +64,7 @@ def cloud(value, field="reflect"):
     record = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), (field, "u1")])
     points = np.zeros(6, record)
     points["x"], points[field] = value, 7
-    return pcd_header(record, 3, 2) + points.tobytes()
+    return make_pcd_header(record, 3, 2) + points.tobytes()
 
 
 def write_clouds(folder, *clouds):

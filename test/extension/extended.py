@@ -13,7 +13,7 @@ from mcap.reader import make_reader
 from mcap.writer import Writer
 
 import edgefirst_ros
-from edgefirst_ros.synthetic.definitions import definition
+from edgefirst_ros.synthetic.definitions import make_definition
 
 assert Path(edgefirst_ros.__file__).parent == Path(os.environ["EXTENDED"]), "not the extended package"
 
@@ -37,7 +37,7 @@ def with_thermal(recording, path):
         writer = Writer(file)
         writer.start(profile="", library="test")
         channels, schemas = {}, {}
-        kind = writer.register_schema(IMAGE, "ros2msg", definition(IMAGE))
+        kind = writer.register_schema(IMAGE, "ros2msg", make_definition(IMAGE))
         thermal = writer.register_channel(TOPIC, "cdr", kind)
         for schema, channel, message in make_reader(source).iter_messages():
             if schema.id not in schemas:

@@ -39,7 +39,7 @@ def add_thermal_camera(package):
     insert(
         package / "streams.py",
         ')\n"""All sensors',
-        '    Sensor("thermal.image", _one("thermal/image", IMAGE), ("thermal.png",), "thermal", "picture",'
+        '    Sensor("thermal.image", _make("thermal/image", IMAGE), ("thermal.png",), "thermal", "picture",'
         ' "thermal_image"),',
     )
     codecs = package / "sensors" / "companions.py"

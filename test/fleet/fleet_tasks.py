@@ -19,7 +19,7 @@ class Here:
     def submit(self, task):
         self._done.append((task, task.function(task.arguments)))
 
-    def completed(self, timeout):
+    def collect_completed(self, timeout):
         done, self._done = self._done, []
         return done
 

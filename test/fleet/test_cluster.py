@@ -21,7 +21,7 @@ from edgefirst_ros.errors import EdgeFirstError, UsageError
 from edgefirst_ros.fleet import converting
 from edgefirst_ros.fleet import dask_engine as dask_engine_module
 from edgefirst_ros.fleet.converting import Conversion
-from edgefirst_ros.fleet.dask_engine import dask_engine
+from edgefirst_ros.fleet.dask_engine import open_dask
 from edgefirst_ros.fleet.engine import Driver, Task
 
 distributed = late("distributed", reason="dask is not installed")
@@ -76,7 +76,7 @@ def by_hand(drives, tmp_path_factory):
 
 def run(cluster, drives, to, tmp_path, **options):
     conversion = Conversion([str(drives)], str(to), SETTINGS, scratch=str(tmp_path / "scratch"), **options)
-    with dask_engine(cluster.scheduler_address, None) as engine:
+    with open_dask(cluster.scheduler_address, None) as engine:
         tally = conversion.run(engine, lambda tally: None)
     assert cluster.scheduler.tasks == {}  # a user's cluster is left without a task
     return tally, {key.partition("/")[2]: data for key, data in files(to).items()}
@@ -122,7 +122,7 @@ def test_what_kills_workers_or_takes_their_memory_is_crashed_and_nothing_else_su
 def test_records_come_as_events_and_are_not_fetched(cluster, monkeypatch):
     monkeypatch.setattr(distributed.Future, "result", None)
     texts = ["one", "two", "caf\udce9"]  # the last is no UTF-8
-    with dask_engine(cluster.scheduler_address, None) as engine, dask_engine(cluster.scheduler_address, None) as other:
+    with open_dask(cluster.scheduler_address, None) as engine, open_dask(cluster.scheduler_address, None) as other:
         tasks = [Task(fleet_tasks.say, {"text": text}) for text in texts]
         found = [(one[0].arguments["text"], one[1]["error"]) for one in Driver(engine).run(tasks)]
         assert engine._records == other._records == {}  # those of another run are not its own
@@ -130,23 +130,23 @@ def test_records_come_as_events_and_are_not_fetched(cluster, monkeypatch):
 
 
 def test_a_record_whose_event_is_lost_is_fetched(cluster, monkeypatch):
-    monkeypatch.setattr(dask_engine_module.DaskEngine, "_take", lambda engine, event: None)
-    with dask_engine(cluster.scheduler_address, None) as engine:
+    monkeypatch.setattr(dask_engine_module.DaskEngine, "_keep_record", lambda engine, event: None)
+    with open_dask(cluster.scheduler_address, None) as engine:
         (found,) = Driver(engine).run([Task(fleet_tasks.say, {"text": "one"})])
     assert found[1] == {"verdict": "ok", "error": "one"}
 
 
 def test_a_missing_engine_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst-ros\[fleet\]'"), dask_engine(None, 1):
+    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst-ros\[fleet\]'"), open_dask(None, 1):
         pass
 
 
 def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
     monkeypatch.setattr(dask_engine_module, "CONNECT", 0.5)
-    with pytest.raises(UsageError, match="neither an address"), dask_engine("nowhere", None):
+    with pytest.raises(UsageError, match="neither an address"), open_dask("nowhere", None):
         pass
-    with pytest.raises(EdgeFirstError, match="no scheduler answers there"), dask_engine("tcp://127.0.0.1:9", None):
+    with pytest.raises(EdgeFirstError, match="no scheduler answers there"), open_dask("tcp://127.0.0.1:9", None):
         pass
 
 
@@ -166,7 +166,7 @@ def test_a_worker_that_takes_long_to_come_back_is_not_given_up():
     import dask
 
     assert distributed.LocalCluster  # loads Dask's settings, see `cluster`
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": 0}), dask_engine(None, 1) as engine:
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": 0}), open_dask(None, 1) as engine:
         (before,) = engine._client.run(os.getpid).values()
         os.kill(before, signal.SIGKILL)
         (found,) = Driver(engine).run([Task(fleet_tasks.say, {"text": "one"})])
@@ -183,12 +183,12 @@ def test_a_cluster_whose_worker_dies_as_it_begins_is_begun_again():
             raise said.pop()
         return size
 
-    assert dask_engine_module._begun(cluster, size=3) == 3
+    assert dask_engine_module._begin_cluster(cluster, size=3) == 3
     said += [RuntimeError("Nanny failed to start.")] * dask_engine_module.STARTS
     with pytest.raises(
         EdgeFirstError, match=r"cannot be started on this machine: Nanny failed to start\. Check the memory"
     ):
-        dask_engine_module._begun(cluster, size=3)
+        dask_engine_module._begin_cluster(cluster, size=3)
 
 
 def test_a_scheduler_that_goes_ends_it_and_what_is_done_is_kept(drives, tmp_path):
@@ -213,7 +213,7 @@ def test_a_scheduler_that_goes_ends_it_and_what_is_done_is_kept(drives, tmp_path
             assert scheduler.poll() is None
             time.sleep(0.05)
         conversion = Conversion([str(drives)], str(tmp_path / "sets"), SETTINGS)
-        with dask_engine(str(tmp_path / "scheduler"), None) as engine:
+        with open_dask(str(tmp_path / "scheduler"), None) as engine:
             threading.Timer(1.0, lambda: os.killpg(scheduler.pid, signal.SIGKILL)).start()
             with pytest.raises(EdgeFirstError, match="scheduler is gone"):
                 conversion.run(engine, lambda tally: None)

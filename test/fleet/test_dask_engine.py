@@ -35,7 +35,7 @@ def engine(client):
 
 
 def test_a_record_that_does_not_come_in_time_is_asked_for_again(client, monkeypatch):
-    monkeypatch.setattr(DaskEngine, "_take", lambda engine, event: None)  # its event is lost
+    monkeypatch.setattr(DaskEngine, "_keep_record", lambda engine, event: None)  # its event is lost
     asked, result = [], distributed.Future.result
 
     def late_twice(future, timeout=None):
@@ -49,7 +49,7 @@ def test_a_record_that_does_not_come_in_time_is_asked_for_again(client, monkeypa
     (found,) = Driver(engine).run([Task(say, {"text": "one"})])
     assert found[1] == {"verdict": "ok", "error": "one"}
     assert asked == [dask_engine_module.RESULT] * 3
-    assert (engine._tasks, engine.completed(0.0)) == ({}, [])
+    assert (engine._tasks, engine.collect_completed(0.0)) == ({}, [])
     engine.close()
 
 
@@ -58,7 +58,7 @@ def test_workers_that_have_another_program_are_told_what_they_need(engine):
     with pytest.raises(
         EdgeFirstError, match="workers cannot do the work: ModuleNotFoundError: No module named"
     ) as said:
-        engine.completed(60)
+        engine.collect_completed(60)
     assert str(said.value).endswith("they need the same edgefirst-ros[fleet] as this machine")
 
 

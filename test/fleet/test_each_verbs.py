@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.fleet import live
+from edgefirst_ros.cli.fleet import show_progress
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
@@ -195,7 +195,7 @@ def progress_on(monkeypatch, terminal, clock, times):
     tally = FleetProgress(total=10)
     with monkeypatch.context() as patch:
         patch.setattr("sys.stderr", terminal)
-        with live(quiet=False) as report:
+        with show_progress(quiet=False) as report:
             for clock.at in times:
                 report(tally)
     return "".join(terminal.texts)

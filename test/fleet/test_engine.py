@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from edgefirst_ros.fleet.engine import PAUSES, STREAK, Driver, Task, window
+from edgefirst_ros.fleet.engine import PAUSES, STREAK, Driver, Task, count_window
 
 
 class MadeUp:
@@ -28,7 +28,7 @@ class MadeUp:
         self._tasks[number] = task
         self.most = max(self.most, len(self.under_way))
 
-    def completed(self, timeout):
+    def collect_completed(self, timeout):
         if not self.under_way:
             self.now += timeout
             return []
@@ -60,8 +60,8 @@ def test_all_are_done_once_with_few_under_way():
     found, engine, _ = drive(lambda n, attempt: "ok", 1000)
     assert found == dict.fromkeys(range(1000), "ok")
     assert set(engine.attempts.values()) == {1}
-    assert engine.most == window(2) == 8
-    assert [window(threads) for threads in (0, 1, 16, 20, 32, 1000)] == [1, 4, 64, 64, 64, 2000]
+    assert engine.most == count_window(2) == 8
+    assert [count_window(threads) for threads in (0, 1, 16, 20, 32, 1000)] == [1, 4, 64, 64, 64, 2000]
 
 
 def test_a_task_that_kills_workers_is_crashed_and_takes_no_other_along():
@@ -93,7 +93,7 @@ def test_storage_that_refuses_everything_ends_it():
     found, engine, driver = drive(lambda n, attempt: "storage", 100_000)
     assert driver.stopped
     assert set(found.values()) == {"storage"}
-    assert STREAK <= len(engine.attempts) <= STREAK + window(2)
+    assert STREAK <= len(engine.attempts) <= STREAK + count_window(2)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -15,14 +15,14 @@ from warm_command import run_warm
 import edgefirst_ros
 from edgefirst_ros.cli.fleet import describe
 from edgefirst_ros.config import Settings
-from edgefirst_ros.counts import quiet
+from edgefirst_ros.counts import ignore_progress
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import download, open_store
 from edgefirst_ros.dataset.validate.fix import fix
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.fleet import datasets as each
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress
-from edgefirst_ros.fleet.datasets import END, FleetDataset, finished_datasets, merge_fleet, of_one_kind, shards
+from edgefirst_ros.fleet.datasets import END, FleetDataset, check_one_kind, list_datasets, make_shards, merge_fleet
 from edgefirst_ros.fleet.state import Layout
 
 
@@ -50,12 +50,12 @@ def samples_of(paths):
 
 
 def containers(fleet):
-    return [fleet.layout.root / d.container for d in finished_datasets(fleet.layout, None)]
+    return [fleet.layout.root / d.container for d in list_datasets(fleet.layout, None)]
 
 
 def test_all_are_merged_or_those_that_a_condition_chooses(fleet, tmp_path):
-    datasets = finished_datasets(fleet.layout, None)
-    ((container, merged),) = merge_fleet(fleet.layout, datasets, str(tmp_path / "m"), progress=quiet)
+    datasets = list_datasets(fleet.layout, None)
+    ((container, merged),) = merge_fleet(fleet.layout, datasets, str(tmp_path / "m"), progress=ignore_progress)
     assert str(container) == str(tmp_path / "m" / "m.zip")
     assert samples_of([str(container)]) == samples_of(map(str, containers(fleet)))
     groups = dict(
@@ -65,45 +65,47 @@ def test_all_are_merged_or_those_that_a_condition_chooses(fleet, tmp_path):
     for dataset in datasets:
         own = edgefirst_ros.Dataset(str(whole / dataset.container)).annotations["group"].unique().to_list()
         assert [groups[dataset.name]] == own
-    chosen = finished_datasets(fleet.layout, "name LIKE 'day%' AND samples > 1")
+    chosen = list_datasets(fleet.layout, "name LIKE 'day%' AND samples > 1")
     assert [dataset.name for dataset in chosen] == ["day1", "day2"]
     with pytest.raises(DatasetError, match="exists"):
-        merge_fleet(fleet.layout, chosen, str(tmp_path / "m"), progress=quiet)
+        merge_fleet(fleet.layout, chosen, str(tmp_path / "m"), progress=ignore_progress)
     with pytest.raises(DatasetError, match="0 of 3 datasets meet"):
-        finished_datasets(fleet.layout, "samples > 1000000")
+        list_datasets(fleet.layout, "samples > 1000000")
 
 
 def test_shards_are_never_larger_than_wanted_and_have_all(fleet, tmp_path):
-    datasets = finished_datasets(fleet.layout, None)
+    datasets = list_datasets(fleet.layout, None)
     most = sum(sorted(d.members[-1]["bytes"] for d in datasets)[1:])
     out = str(tmp_path / "m") if fleet.layout.root.local else f"{fleet.layout.root}-shards"
     made = merge_fleet(
-        fleet.layout, datasets, out, name="all", shard_bytes=most, scratch=str(tmp_path / "s"), progress=quiet
+        fleet.layout, datasets, out, name="all", shard_bytes=most, scratch=str(tmp_path / "s"), progress=ignore_progress
     )
     assert [container.name for container, _ in made] == ["all-000.zip", "all-001.zip"]
     store = open_store(Location.of(out))
     assert all(store.stat(container.key).size <= most for container, _ in made)
     assert samples_of(str(container) for container, _ in made) == samples_of(map(str, containers(fleet)))
     with pytest.raises(UsageError, match=r"has [0-9]+ bytes; allow"):
-        shards(datasets, most // 10)
+        make_shards(datasets, most // 10)
     exact = datasets[0].members[-1]["bytes"]
-    (made,) = merge_fleet(fleet.layout, datasets[:1], str(tmp_path / "one"), shard_bytes=exact, progress=quiet)
+    (made,) = merge_fleet(
+        fleet.layout, datasets[:1], str(tmp_path / "one"), shard_bytes=exact, progress=ignore_progress
+    )
     assert made[1].paths.container.stat().st_size <= exact
 
 
 def test_shards_of_large_ones_leave_room_for_a_larger_directory():
     members = [{"key": "x.zip", "bytes": 1 << 32, "etag": ""}]
     datasets = [FleetDataset(f"{n}", "s", members, 100, 1000) for n in range(3)]
-    assert [len(part) for part in shards(datasets, 2 << 32)] == [1, 1, 1]
-    assert [len(part) for part in shards(datasets, (2 << 32) + 2 * 28_000 + END)] == [2, 1]
-    assert shards(datasets, None) == [datasets]
+    assert [len(part) for part in make_shards(datasets, 2 << 32)] == [1, 1, 1]
+    assert [len(part) for part in make_shards(datasets, (2 << 32) + 2 * 28_000 + END)] == [2, 1]
+    assert make_shards(datasets, None) == [datasets]
 
 
 def test_each_is_validated_and_one_that_was_changed_is_told(fleet, tmp_path):
-    datasets = finished_datasets(fleet.layout, None)
+    datasets = list_datasets(fleet.layout, None)
 
     def verdicts():
-        found = each.for_each(
+        found = each.run_each(
             Here(), each.validate_one, fleet.layout, datasets, quiet_of, strict=False, scratch=str(tmp_path)
         )
         return {record["name"]: record["verdict"] for record in found}
@@ -137,9 +139,9 @@ def test_a_table_that_was_changed_in_a_fleet_stays_beside_the_new_one(drives, tm
         fix(path)
     changed = path.read_bytes()
     assert changed != made
-    datasets = finished_datasets(fleet.layout, None)
+    datasets = list_datasets(fleet.layout, None)
     hint = "was changed; run fleet convert again, which keeps a changed table as NAME.arrow.before-convert"
-    with pytest.raises(DatasetError, match=f"{hint}$"), each.local_copy(fleet.layout, datasets[0], None):
+    with pytest.raises(DatasetError, match=f"{hint}$"), each.fetch_copy(fleet.layout, datasets[0], None):
         pass
     convert_fleet_again(fleet).run(Here(), lambda tally: None)
     assert path.read_bytes() == made
@@ -160,12 +162,12 @@ def convert_fleet_again(fleet):
 
 def test_each_is_exported_once_with_a_mark_behind_it(fleet, tmp_path):
     pytest.importorskip("zarr")
-    datasets = finished_datasets(fleet.layout, "name = 'day2'")
+    datasets = list_datasets(fleet.layout, "name = 'day2'")
     out = str(tmp_path / "x") if fleet.layout.root.local else f"{fleet.layout.root}-export"
     options = {"format": "roverd", "out": out, "options": {}, "scratch": str(tmp_path / "s")}
 
     def export():
-        return list(each.for_each(Here(), each.export_one, fleet.layout, datasets, lambda *a: None, **options))
+        return list(each.run_each(Here(), each.export_one, fleet.layout, datasets, lambda *a: None, **options))
 
     (record,) = export()
     assert (record["verdict"], record["why"]) == ("ok", "")
@@ -207,8 +209,8 @@ def test_datasets_of_several_settings_are_not_mixed(drives, tmp_path):
         conversion = convert_fleet(drives / "day1.mcap", tmp_path / "sets", tmp_path, jpeg_quality=quality)
     layout = Layout(Location.of(tmp_path / "sets"))
     with pytest.raises(UsageError, match="2 settings"):
-        of_one_kind(finished_datasets(layout, None))
-    assert len(of_one_kind(finished_datasets(layout, f"settings = '{conversion.hash}'"))) == 1
+        check_one_kind(list_datasets(layout, None))
+    assert len(check_one_kind(list_datasets(layout, f"settings = '{conversion.hash}'"))) == 1
 
 
 def test_a_catalogue_that_cannot_be_written_at_the_end_is_noted_and_verdicts_stand(drives, tmp_path):
@@ -225,7 +227,7 @@ def test_a_catalogue_that_cannot_be_written_at_the_end_is_noted_and_verdicts_sta
     (note,) = notes
     assert "the catalogue is out of date" in note
     place.rmdir()
-    assert len(finished_datasets(conversion.layout, None)) == 1
+    assert len(list_datasets(conversion.layout, None)) == 1
 
 
 # ---- at a terminal -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import fleet_tasks
 import pytest
 from late import late
 
-from edgefirst_ros.fleet.dask_engine import dask_engine
+from edgefirst_ros.fleet.dask_engine import open_dask
 from edgefirst_ros.fleet.engine import Driver, Task
 
 distributed = late("distributed", reason="dask is not installed")
@@ -80,7 +80,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def engine():
-    with dask_engine(None, 1) as engine:
+    with open_dask(None, 1) as engine:
         yield engine
 
 
@@ -102,7 +102,7 @@ def knock(scheduler, ports):
 
 def test_other_users_reach_neither_scheduler_nor_nannies_nor_workers():
     before = listeners()
-    with dask_engine(None, 1) as engine:
+    with open_dask(None, 1) as engine:
         doors = listeners() - before
         assert {address for address, _ in doors} == {"127.0.0.1"}
         ports = sorted(port for _, port in doors)

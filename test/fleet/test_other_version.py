@@ -49,7 +49,7 @@ def test_a_conversion_ends_and_nothing_is_written_of_the_recording(drives, tmp_p
 def test_work_on_each_dataset_ends(tmp_path):
     layout = Layout(Location.of(tmp_path / "sets"))
     datasets = [FleetDataset("day1", "s", [{"key": "day1.zip", "bytes": 1, "etag": ""}], 1, 1)]
-    found = each.for_each(Older(), each.validate_one, layout, datasets, lambda *_: None, strict=False, scratch=None)
+    found = each.run_each(Older(), each.validate_one, layout, datasets, lambda *_: None, strict=False, scratch=None)
     with pytest.raises(EdgeFirstError, match=WANTED):
         next(found)
 

@@ -163,7 +163,7 @@ def layout(request, tmp_path):
 
 
 def plan_of(sources, layout, retry_failed=False):
-    return make_plan(sources, catalogue.current(layout).rows, layout, HASH, retry_failed=retry_failed)
+    return make_plan(sources, catalogue.update_catalogue(layout).rows, layout, HASH, retry_failed=retry_failed)
 
 
 def test_what_is_done_is_left_and_anything_else_is_done(layout):
@@ -181,7 +181,9 @@ def test_what_is_done_is_left_and_anything_else_is_done(layout):
     assert plan_of(sources, layout, retry_failed=True).todo == [bad, dead, gone, new]
     replaced = ListedRecording(one.uri, 5, "other")
     assert plan_of([replaced, two], layout).todo == [replaced]
-    assert make_plan([one], catalogue.current(layout).rows, layout, "another", retry_failed=False).todo == [one]
+    assert make_plan([one], catalogue.update_catalogue(layout).rows, layout, "another", retry_failed=False).todo == [
+        one
+    ]
 
 
 def test_a_member_that_is_gone_or_another_makes_it_undone(layout):
@@ -220,12 +222,12 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     sources = [ListedRecording(f"/d/{n}.mcap", 5, "e") for n in ("1", "2", "3")]
     state_of(sources[0], layout, samples=7, sensors={"radar.cube": 3}, labels={"car": 2}, first=1, latitude=1.5)
     state_of(sources[1], layout, "failed", error="no camera")
-    table = catalogue.current(layout)
+    table = catalogue.update_catalogue(layout)
     catalogue.write_catalogue(layout, table)
     place = layout.catalogue
     stored = pl.read_parquet(open_store(place).read(place.key))
     assert stored.equals(table.rows.collect())
-    assert (table.changed, catalogue.current(layout).changed, len(table)) == (True, False, 2)
+    assert (table.changed, catalogue.update_catalogue(layout).changed, len(table)) == (True, False, 2)
     row = stored.row(by_predicate=pl.col("verdict") == "ok", named=True)
     assert (row["samples"], row["samples_radar_cube"], row["label_car"], row["first"]) == (7, 3, 2, 1)
     assert (row["container"], row["bytes"], row["latitude"]) == (f"{HASH}/1/1.zip", 3, 1.5)
@@ -237,7 +239,7 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     read = []
     real = RecordingState.of_json
     monkeypatch.setattr(RecordingState, "of_json", lambda data, place: read.append(place) or real(data, place))
-    again = catalogue.current(layout)
+    again = catalogue.update_catalogue(layout)
     assert len(read) == 2
     assert again.rows.collect()["state"].is_sorted()
     assert again.choose('"label_a b" = 1')["source"].to_list() == ["/d/3.mcap"]
@@ -252,11 +254,11 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     pl.DataFrame({"broken": [1]}).write_parquet(other)
     for broken in (other.getvalue(), whole[:-9], whole[:200] + bytes(500) + whole[700:], b""):
         open_store(place).write(place.key, broken)
-        assert catalogue.current(layout).rows.collect().equals(again.rows.collect(), null_equal=True)
+        assert catalogue.update_catalogue(layout).rows.collect().equals(again.rows.collect(), null_equal=True)
     catalogue.write_catalogue(layout, again)
     state_of(sources[0], layout)
     open_store(place).delete(layout.state(HASH, sources[2].uri).key)
-    last = catalogue.current(layout)
+    last = catalogue.update_catalogue(layout)
     assert len(last) == 2
     assert not [name for name in last.rows.collect_schema().names() if name.startswith("label_")]
 
@@ -272,7 +274,7 @@ def test_a_state_that_is_none_is_noted_and_not_done(layout):
     for data in (b"", b"[1]", b'{"source": 5}', json.dumps({"source": "x" * (2 << 20)}).encode()):
         open_store(place).write(place.key, data)
         notes = []
-        assert len(catalogue.current(layout, notes.append)) == 0
+        assert len(catalogue.update_catalogue(layout, notes.append)) == 0
         assert "counts as not done" in notes[0]
         assert plan_of([one], layout).todo == [one]
 
@@ -287,5 +289,5 @@ def test_storage_that_refuses_a_state_ends_it(layout, monkeypatch):
 
     monkeypatch.setattr(store, "read", refuse)
     with pytest.raises(ObjectStoreError, match="403 Forbidden"):
-        catalogue.current(layout, notes.append)
+        catalogue.update_catalogue(layout, notes.append)
     assert notes == []

@@ -20,11 +20,11 @@ from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.fleet import work
 from edgefirst_ros.fleet.sources import find_sources
-from edgefirst_ros.fleet.state import Layout, fleet_settings, settings_hash
-from edgefirst_ros.fleet.work import Job, facts
+from edgefirst_ros.fleet.state import Layout, hash_settings, select_settings
+from edgefirst_ros.fleet.work import Job, collect_facts
 
-SETTINGS = fleet_settings(Settings(split={"train": 0.5, "val": 0.5}, rate=5))
-HASH, PLAIN = settings_hash(SETTINGS), SETTINGS.model_dump(mode="json")
+SETTINGS = select_settings(Settings(split={"train": 0.5, "val": 0.5}, rate=5))
+HASH, PLAIN = hash_settings(SETTINGS), SETTINGS.model_dump(mode="json")
 
 
 def job_of(source, to, tmp_path, name=None, settings=SETTINGS, **changes):
@@ -33,7 +33,7 @@ def job_of(source, to, tmp_path, name=None, settings=SETTINGS, **changes):
     name = name or place.name.removesuffix(".mcap")
     plain = settings.model_dump(mode="json")
     job = Job(
-        str(place), stored.size, stored.etag, name, str(to), plain, settings_hash(settings), scratch=str(tmp_path / "s")
+        str(place), stored.size, stored.etag, name, str(to), plain, hash_settings(settings), scratch=str(tmp_path / "s")
     )
     return asdict(job) | changes
 
@@ -239,7 +239,7 @@ def test_nothing_is_raised_whatever_happens(drives, tmp_path, monkeypatch):
 
 
 def test_group_patterns_of_other_recordings_are_no_error(drives, tmp_path):
-    settings = fleet_settings(Settings(group={"test": ("night*",)}, keyframes=True))
+    settings = select_settings(Settings(group={"test": ("night*",)}, keyframes=True))
     for name in ("day1", "night1"):
         assert (
             work.work(job_of(drives / f"{name}.mcap", tmp_path / "sets", tmp_path, settings=settings))["verdict"]
@@ -316,10 +316,10 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_no_state(drives, tmp_path, mo
 
 def test_without_annotations_a_state_has_no_labels_and_no_group(drives, tmp_path):
     paths = edgefirst_ros.convert(drives / "day1.mcap", tmp_path, rate=5, split={"train": 1.0}).paths
-    known, _ = facts(paths)
+    known, _ = collect_facts(paths)
     assert (known["group"], bool(known["labels"])) == ("train", True)
     paths.arrow.unlink()
-    without, _ = facts(paths)
+    without, _ = collect_facts(paths)
     assert without == known | {"group": None, "labels": {}}
 
 

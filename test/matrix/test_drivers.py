@@ -18,7 +18,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.streams import CLOUD, IMAGE, IMU
 from edgefirst_ros.synthetic import START
-from edgefirst_ros.synthetic.messages import cloud
+from edgefirst_ros.synthetic.messages import make_cloud
 
 SMALL = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 50}
 
@@ -77,7 +77,7 @@ def test_a_draft_takes_the_pose_of_a_base_above_which_a_frame_moves(recording, t
     sent += poses(POSE, lambda _: ((9, 9, 0), (0, 0, 0, 1)), START + 10**9, 0, topic="/goal_pose")
     for topic, frame, number in (("/map/points", "map", 90), ("/lidar/points", "lidar", 9)):
         points = np.zeros(number, [(axis, "<f4") for axis in "xyz"])
-        sent.append((START + 10**9 + 1, topic, CLOUD, cloud(points, frame, START + 10**9)))
+        sent.append((START + 10**9 + 1, topic, CLOUD, make_cloud(points, frame, START + 10**9)))
     path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
     config = tmp_path / "rig.yaml"
     assert CliRunner().invoke(app, ["rig", str(path), "-o", str(config)]).exit_code == 0
@@ -162,7 +162,7 @@ MULTISCAN = {"/cloud_polar": ("azimuth", "elevation", "range"), "/cloud": ("x", 
 )
 def test_a_draft_takes_the_cloud_that_was_measured(recording, tmp_path, clouds, key, topic):
     sent = [
-        (at, name, CLOUD, cloud(np.zeros(8, [(field, "<f4") for field in fields]), name[:7], at))
+        (at, name, CLOUD, make_cloud(np.zeros(8, [(field, "<f4") for field in fields]), name[:7], at))
         for at in range(START, START + 10**9, 10**8)
         for name, fields in clouds.items()
     ]
@@ -182,7 +182,7 @@ def test_a_draft_takes_the_cloud_that_was_measured(recording, tmp_path, clouds, 
 def test_a_draft_prefers_the_cloud_of_a_lidar_to_that_of_a_depth_camera(recording, tmp_path, fields, frame):
     """The latter is larger, and has colours, or the frame of pictures."""
     sent = [
-        (at, name, CLOUD, cloud(np.zeros(number, [(field, "<f4") for field in names]), of, at))
+        (at, name, CLOUD, make_cloud(np.zeros(number, [(field, "<f4") for field in names]), of, at))
         for at in range(START, START + 10**9, 10**8)
         for name, names, of, number in (
             ("/depth/points", fields, frame, 90),
@@ -215,7 +215,7 @@ def test_a_draft_prefers_the_imu_that_knows_its_attitude(recording, tmp_path):
 def test_every_lidar_gets_a_key_whatever_its_name(recording, tmp_path):
     names = ["/top", *(f"/{'点' * n}" for n in range(1, 20)), "/a_lidar_at_the_left_rear_corner_of_the_roof"]
     points = np.zeros(8, [(field, "<f4") for field in "xyz"])
-    sent = [(START + n, name, CLOUD, cloud(points, name, START + n)) for n, name in enumerate(names)]
+    sent = [(START + n, name, CLOUD, make_cloud(points, name, START + n)) for n, name in enumerate(names)]
     path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
     rig = yaml.safe_load(CliRunner().invoke(app, ["rig", str(path)]).output)["rig"]
     assert {of["topic"] for key, of in rig.items() if key.startswith("lidar.points")} == set(names)

@@ -23,7 +23,7 @@ from edgefirst_ros.cli.output import show
 from edgefirst_ros.dataset.summary import ALL, summarize, summarize_dataset, summarize_tables
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.verdict import Timeline
-from edgefirst_ros.report.figures import rates
+from edgefirst_ros.report.figures import draw_rates
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.streams import SENSORS
@@ -328,7 +328,7 @@ def test_a_page_has_a_row_and_a_track_for_each_drive(made, tmp_path):
 def test_the_map_of_rates_is_empty_where_a_drive_lacks_the_sensor(made):
     outcome, truth = made
     subject = ReportSubject("set", str(outcome.paths.container), Dataset(outcome.paths.container))
-    (figure,) = rates(subject)
+    (figure,) = draw_rates(subject)
     (data,) = figure.data
     starts = [*subject.timeline.starts.values(), float("inf")]
     for sensor, cells in zip(data["y"], data["z"], strict=True):

@@ -36,14 +36,14 @@ from same_dataset import assert_same_dataset, frames
 from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import recording_facts
+from edgefirst_ros.cli.info import collect_recording_facts
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.fleet.sources import find_sources
 from edgefirst_ros.messages import Message as OwnMessage
 from edgefirst_ros.messages import decode
 from edgefirst_ros.nodes.dataset_messages import open_playable
-from edgefirst_ros.sources.inputs import open_files, recordings_of
+from edgefirst_ros.sources.inputs import list_recordings, open_files
 from edgefirst_ros.sources.protobuf import open_converter
 from edgefirst_ros.synthetic import START
 
@@ -461,7 +461,7 @@ def test_pictures_and_poses_in_protobuf_are_the_same(made, drives, tmp_path, cod
 
 @pytest.mark.parametrize("name", [*CONTAINERS, "protobuf"])
 def test_info_and_play_read_what_a_conversion_reads(made, drives, name):
-    plain, found = (recording_facts(path) for path in (drives["synthetic"][0], made(name)))
+    plain, found = (collect_recording_facts(path) for path in (drives["synthetic"][0], made(name)))
     counts = [{one["topic"]: one["messages"] for one in facts["topics"]} for facts in (plain, found)]
     assert counts[0] == counts[1]
     assert found["cameras"] == plain["cameras"]
@@ -476,7 +476,7 @@ def test_info_and_play_read_what_a_conversion_reads(made, drives, name):
 def test_containers_are_recordings_of_a_folder_and_of_a_fleet(made, tmp_path):
     for name in ("db3", "bag"):
         (tmp_path / f"{name}{made(name).suffix}").symlink_to(made(name))
-    assert [one.name for one in recordings_of([tmp_path])] == ["bag", "db3"]
+    assert [one.name for one in list_recordings([tmp_path])] == ["bag", "db3"]
     assert [one.name for one in find_sources([str(tmp_path)], print)] == ["bag", "db3"]
 
 

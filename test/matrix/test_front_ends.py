@@ -96,12 +96,12 @@ class Zenoh(FrontEnd):
     def __init__(self, folder, start):
         super().__init__(folder, start)
         zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
-        from zenoh_network import encoding_of, free_port, open_session
+        from zenoh_network import encoding_of, free_port, open_bus
 
         self._encoding = encoding_of
         self._endpoint = f"tcp/127.0.0.1:{free_port()}"
-        self._router = open_session("router", listen=self._endpoint)
-        self._bus = open_session("client", self._endpoint)
+        self._router = open_bus("router", listen=self._endpoint)
+        self._bus = open_bus("client", self._endpoint)
         heard = zenoh.handlers.Callback(lambda sample: self.events.append(sample.payload.to_string()), indirect=False)
         self._events = self._bus.declare_subscriber("car/capture/finished", heard)
 

@@ -31,7 +31,7 @@ from edgefirst_ros.cli.app import app
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.pipeline.capture_session import CaptureSession
-from edgefirst_ros.sensors.pictures import codec_of
+from edgefirst_ros.sensors.pictures import find_codec
 from edgefirst_ros.sources.live import Settling
 
 FRAMES, GOP, FPS = 24, 12, 10
@@ -539,10 +539,10 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
     live = LiveSettings(out=str(tmp_path / "live"), sequence="drive", min_free_bytes=0, fsync=False)
     session = CaptureSession(system, Settings(jobs=2, **options), live, "wagon", system)
     session.activate()
-    session.look()
+    session.refresh()
     for topic, _, _, number, data in messages:
         system.send(system.names[topic], data, number + 1)
-    session.look()
+    session.refresh()
     session.deactivate()
     assert session.exit_code == 0
     convert(drive(name), tmp_path / "offline", jobs=2, **options)
@@ -577,4 +577,4 @@ def test_every_source_that_the_table_of_sensors_has_is_here():
     ("h264", "h264"), ("libx264;yuv420p", "h264"), ("H264_VAAPI", "h264"), ("hevc_nvenc;nv12;bgr8", "hevc"),
     ("libx265", "hevc"), (" hevc ", "hevc")])  # fmt: skip
 def test_names_of_encoders_count_as_their_codec(encoding, codec):
-    assert codec_of(encoding) == codec
+    assert find_codec(encoding) == codec

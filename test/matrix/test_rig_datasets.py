@@ -34,7 +34,7 @@ from edgefirst_ros.dataset.summary import summarize_dataset
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.messages import decode, header_stamp
+from edgefirst_ros.messages import decode, read_header_stamp
 from edgefirst_ros.nodes.dataset_messages import open_playable
 from edgefirst_ros.report.projection import NotProjectableError
 from edgefirst_ros.report.run import report
@@ -484,9 +484,9 @@ def test_each_instance_is_played_on_a_topic_of_its_own(rigged):
     assert [*source.walk()]
     sent, played = {}, {}
     for message in source.iter_messages():
-        sent[message.topic, header_stamp(message)] = decode(message)
+        sent[message.topic, read_header_stamp(message)] = decode(message)
     for message in recording.iter_messages():
-        assert header_stamp(message) == message.log_time
+        assert read_header_stamp(message) == message.log_time
         played.setdefault(message.topic, {})[message.log_time] = decode(message)
     pictures = {"camera": "/camera/jpeg", "camera.left": "/left/camera/jpeg"}
     assert played.keys() == {*pictures.values(), "/lidar/points", "/rear/lidar/points", "/gps", "/imu", "/pose"}

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from edgefirst_ros import convert
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.info import DatasetInfo, recording_facts
+from edgefirst_ros.cli.info import DatasetInfo, collect_recording_facts
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.report.projection import NotProjectableError, project
@@ -34,7 +34,7 @@ from edgefirst_ros.report.run import report
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, IMAGE
 from edgefirst_ros.synthetic import START, Recipe, write_recording
-from edgefirst_ros.synthetic.messages import cloud
+from edgefirst_ros.synthetic.messages import make_cloud
 from edgefirst_ros.synthetic.scene import LIDAR
 
 RIGS = Path(__file__).parents[2] / "config" / "rigs"
@@ -201,7 +201,7 @@ def test_topics_without_a_role_are_named_everywhere_and_strict_refuses_them(plai
     found = {of["topic"]: of for of in json.loads(metadata[b"unused_topics"])}
     assert {topic: of["use"] for topic, of in found.items() if topic in uses} == uses
     assert found["/rear/points"]["count"] == outcome.counts["/rear/points"].seen > 0
-    assert {of["topic"] for of in recording_facts(path)["unused_topics"]} == set(found)
+    assert {of["topic"] for of in collect_recording_facts(path)["unused_topics"]} == set(found)
     for printed in (outcome.text(), DatasetInfo(outcome.paths.container).text()):
         lines = [*printed]
         (table,) = [part for part in lines if not isinstance(part, str) and part[0][0] == "topic"]
@@ -284,7 +284,7 @@ def test_unused_topics_beside_a_rig_are_lines_to_add_to_it(plain, tmp_path):
 def test_the_only_cloud_is_of_a_radar_or_a_lidar_by_its_fields_or_name(recording, tmp_path, field, topic, key):
     points = np.zeros(3, [(name, "<f4") for name in ("x", "y", "z", field)])
     stamps = range(START, START + 10**9, 10**8)
-    sent = [(at, topic, CLOUD, cloud(points, "front", at)) for at in stamps]
+    sent = [(at, topic, CLOUD, make_cloud(points, "front", at)) for at in stamps]
     path = add_messages(recording(**SMALL, topics={"camera"}), tmp_path / "drive.mcap", sent)
     outcome = convert(path, tmp_path / "out")
     assert [note for note in outcome.notes if note.endswith(f"is used as {key}: it is the only {CLOUD} topic")]
@@ -321,7 +321,7 @@ def test_pictures_of_depth_labels_and_radars_are_no_camera(recording, tmp_path, 
     told = CliRunner().invoke(app, ["info", str(path)]).output
     assert "several cameras" not in told
     assert f"samples would be made of {color}" in told
-    assert [of["topic"] for of in recording_facts(path)["unused_topics"]] == ["/front/color/image_raw"]
+    assert [of["topic"] for of in collect_recording_facts(path)["unused_topics"]] == ["/front/color/image_raw"]
     assert convert(path, tmp_path / "out").counts[color].written > 0
     drafted = yaml.safe_load(CliRunner().invoke(app, ["rig", str(path)]).output)["rig"]
     assert drafted == {"camera": {"topic": color}}

@@ -245,10 +245,10 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
     live = LiveSettings(out=str(tmp_path / "live"), sequence="drive", min_free_bytes=0, fsync=False)
     session = CaptureSession(system, Settings(**chosen), live, "wagon", system)
     session.activate()
-    session.look()
+    session.refresh()
     for topic, _, _, number, data in messages:
         system.send(system.names[topic], data, number + 1)
-    session.look()
+    session.refresh()
     session.deactivate()
     assert session.exit_code == 0
     outcome = convert(drive(name), tmp_path / "offline", **chosen)

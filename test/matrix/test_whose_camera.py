@@ -113,8 +113,10 @@ def test_live_what_comes_before_its_own_camera_is_not_used(name, camera_after, t
     topic, schema = f"/front/{name}", CAMERA_INFO if name == "camera/info" else TYPES[name]
     system = System({REAR: VIDEO} | ({topic: schema} if there else {}))
     settings, waiting = Settings(reference_topic=REAR), CameraWait(Settings(reference_topic=REAR))
-    offers, roles = system.look({}), None
-    seconds = [now for now in range(60) if roles is None and (roles := waiting.look(offers, float(now))) is not None]
+    offers, roles = system.list_topics({}), None
+    seconds = [
+        now for now in range(60) if roles is None and (roles := waiting.find_roles(offers, float(now))) is not None
+    ]
     assert seconds == [5 if there and name != "camera/info" else 1]
     system.offers[topic] = schema
     source = LiveSource(system, settings, roles, lambda *message: system.came.append(message), system)
@@ -213,11 +215,11 @@ def capture(found, reference, folder):
     live = LiveSettings(out=str(folder), sequence="drive", min_free_bytes=0, fsync=False)
     session = CaptureSession(system, Settings(reference_topic=reference), live, "wagon", system)
     session.activate()
-    session.look()
+    session.refresh()
     for _, channel, message in found:
         if channel.topic in system.arrive:
             system.send(channel.topic, message.data, message.sequence + 1)
-    session.look()
+    session.refresh()
     session.deactivate()
 
 

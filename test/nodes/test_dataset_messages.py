@@ -6,7 +6,7 @@ import pytest
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
-from edgefirst_ros.messages import decode, header_stamp
+from edgefirst_ros.messages import decode, read_header_stamp
 from edgefirst_ros.nodes.dataset_messages import DatasetRecording, open_playable
 from edgefirst_ros.sources.mcap import McapRecording
 
@@ -22,7 +22,7 @@ def drive(recording, tmp_path_factory):
         pass
     sent = {}
     for message in source.iter_messages():
-        sent.setdefault(message.topic, {})[header_stamp(message)] = message
+        sent.setdefault(message.topic, {})[read_header_stamp(message)] = message
     return sent, convert(path, tmp_path_factory.mktemp("dataset")).paths.container
 
 
@@ -41,7 +41,7 @@ def played(drive):
 
 def of(played, topic):
     found = [message for message in played if message.topic == topic]
-    assert [header_stamp(message) for message in found] == [message.log_time for message in found]
+    assert [read_header_stamp(message) for message in found] == [message.log_time for message in found]
     return [(message.log_time, decode(message)) for message in found]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from edgefirst_ros.messages import Message
 from edgefirst_ros.nodes import play as playback
-from edgefirst_ros.nodes.play import Lateness, Pace, RunningTime, ahead
+from edgefirst_ros.nodes.play import Lateness, Pace, RunningTime, read_ahead
 
 SECOND = 1_000_000_000
 YEAR = 31_536_000 * SECOND
@@ -41,19 +41,19 @@ def test_messages_are_due_by_the_begin_and_not_by_each_other(monkeypatch):
     assert pace.due(10 * SECOND) == 1000 * SECOND
     assert pace.due(14 * SECOND) == 1001 * SECOND
     assert pace.due(10 * SECOND + YEAR) == 1000 * SECOND + YEAR // 4
-    assert pace.elapsed(pace.due(13 * SECOND)) == 13 * SECOND
+    assert pace.get_elapsed(pace.due(13 * SECOND)) == 13 * SECOND
 
 
 def test_lateness_is_counted_from_its_limit_on():
     lateness = Lateness()
     for behind in (-5, 0, playback.LATE, playback.LATE + 1, 3 * playback.LATE, 7):
-        lateness.note(behind)
+        lateness.add(behind)
     assert (lateness.late, lateness.worst) == (2, 3 * playback.LATE)
 
 
 def test_all_messages_come_in_order():
     sent = [message(n) for n in range(2000)]
-    assert list(ahead(iter(sent), lambda: False)) == sent
+    assert list(read_ahead(iter(sent), lambda: False)) == sent
 
 
 def test_no_more_is_read_ahead_than_is_held(monkeypatch):
@@ -67,7 +67,7 @@ def test_no_more_is_read_ahead_than_is_held(monkeypatch):
                 enough.set()
             yield message(n, 1000)
 
-    messages = ahead(source(), lambda: False)
+    messages = read_ahead(source(), lambda: False)
     next(messages)
     assert enough.wait(5)
     for taken in range(2, 101):
@@ -81,7 +81,7 @@ def test_what_reading_raises_comes_out_behind_what_was_read():
         yield message(1)
         raise OSError("the card is gone")
 
-    messages = ahead(source(), lambda: False)
+    messages = read_ahead(source(), lambda: False)
     assert next(messages).sequence == 1
     with pytest.raises(OSError, match="the card is gone"):
         next(messages)
@@ -95,7 +95,7 @@ def test_a_stop_ends_it_while_reading_takes_long():
         go_on.wait(60)
         yield message(2)
 
-    messages = ahead(source(), stop.is_set)
+    messages = read_ahead(source(), stop.is_set)
     assert next(messages).sequence == 1
     threading.Timer(0.05, stop.set).start()
     begun = time.monotonic()
@@ -107,7 +107,7 @@ def test_a_stop_ends_it_while_reading_takes_long():
 def test_the_thread_ends_when_nobody_takes_more(monkeypatch):
     monkeypatch.setattr(playback, "AHEAD", 10)
     before = set(threading.enumerate())  # that of another test may still be about to end
-    messages = ahead((message(n) for n in range(1000)), lambda: False)
+    messages = read_ahead((message(n) for n in range(1000)), lambda: False)
     next(messages)
     (thread,) = (t for t in threading.enumerate() if t.name == "read ahead" and t not in before)
     messages.close()

@@ -28,7 +28,7 @@ class Session:
 
     def __init__(self, **facts):
         self.answer, self.outcomes, self.reported = Future(), [], []
-        self.note_report = self.reported.append
+        self.add_report = self.reported.append
         self.facts = {"active": True, "waiting_for": "", "finished": [], "recording": False} | facts
         self.start = self.stop = self.split = self.pause = self.resume = lambda: self.answer
 
@@ -39,7 +39,7 @@ class Session:
 class Deaf:
     """A transport without topics."""
 
-    def look(self, expected):
+    def list_topics(self, expected):
         return Offers({})
 
     def close(self):
@@ -129,7 +129,7 @@ def test_slow_samples_are_not_stale(service, monkeypatch):
 def test_minutes_until_the_disk_is_full(service, monkeypatch):
     clock = {"now": 100.0}
     monkeypatch.setattr(health.time, "monotonic", lambda: clock["now"])
-    monkeypatch.setattr(health, "free_bytes", lambda place: 500_000_000 + 6_000_000_000)
+    monkeypatch.setattr(health, "count_free_bytes", lambda place: 500_000_000 + 6_000_000_000)
     service.session = Session(**RECORDING)
     service.session.live = LiveSettings(out=service.session.live.out)
     monkeypatch.setattr(health.Path, "is_dir", lambda place: True)
@@ -150,7 +150,7 @@ def test_a_capture_that_saw_nothing_ends_with_1_and_says_why(tmp_path, capsys, a
     live = LiveSettings(out=str(tmp_path), autostart=autostart)
     service = Service(Deaf(), Settings(), live, "capture", VerbLog("capture"))
     service.begin()
-    service.look()
+    service.refresh()
     assert service.order("status").result()["exit_code"] == (3 if autostart else 0)
     service.finish()
     assert service.session.exit_code == code
@@ -320,7 +320,10 @@ def test_ages_are_those_of_the_given_clock(service, monkeypatch):
 def test_only_chosen_topics_are_offered(chosen, kept):
     names = {name: (name, "x") for name in ("/camera/h264", "/radar/cube", "/radar/targets")}
     offers = Offers(names | {"/gps": ("/front/gps" if "/front/gps" in chosen else "/gps", "x")})
-    assert set(JoiningTransport(SimpleNamespace(look=lambda expected: offers), chosen).look({}).names) == kept
+    assert (
+        set(JoiningTransport(SimpleNamespace(list_topics=lambda expected: offers), chosen).list_topics({}).names)
+        == kept
+    )
 
 
 def test_a_wrong_pattern_of_topics_is_refused():
@@ -345,9 +348,9 @@ def test_the_watchdog_is_told_while_a_start_again_would_not_help(service, monkey
     clock, told = {"now": 100.0}, []
     monkeypatch.setattr(health.time, "monotonic", lambda: clock["now"])
     service.session, service._manager = Session(**facts), SimpleNamespace(alive=lambda: told.append(1))
-    service.session.look = lambda: None
-    service.look()
+    service.session.refresh = lambda: None
+    service.refresh()
     told.clear()
     clock["now"] += quiet
-    service.look()
+    service.refresh()
     assert bool(told) == alive

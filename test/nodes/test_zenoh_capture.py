@@ -18,7 +18,7 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 
 from bags import write_two_of_each  # noqa: E402
 from same_dataset import adds_up, assert_same_dataset, counts_of, frames  # noqa: E402
-from zenoh_network import LONG, encoding_of, free_port, open_session, until  # noqa: E402
+from zenoh_network import LONG, encoding_of, free_port, open_bus, until  # noqa: E402
 
 from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.counts import BEFORE_KEYFRAME, BY_STAMPS  # noqa: E402
@@ -39,8 +39,8 @@ class Network:
         self.folder = folder
         self._start = start
         self.endpoint = f"tcp/127.0.0.1:{free_port()}"
-        self.router = open_session("router", listen=self.endpoint)
-        self.bus = open_session("client", self.endpoint)
+        self.router = open_bus("router", listen=self.endpoint)
+        self.bus = open_bus("client", self.endpoint)
         self.logs, self.cold = [], []
 
     def start(self, *arguments, cold=False, **variables):

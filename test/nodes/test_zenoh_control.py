@@ -8,30 +8,30 @@ import pytest
 
 zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
 
-from zenoh_network import free_port, open_session  # noqa: E402
+from zenoh_network import free_port, open_bus  # noqa: E402
 
 from edgefirst_ros.errors import EdgeFirstError  # noqa: E402
 from edgefirst_ros.nodes import service  # noqa: E402
-from edgefirst_ros.nodes.zenoh import asking, own_key  # noqa: E402
+from edgefirst_ros.nodes.zenoh import make_key, open_client  # noqa: E402
 
 
 @pytest.fixture
 def router():
     """A router, and the address at which it is reached."""
     address = f"tcp/127.0.0.1:{free_port()}"
-    bus = open_session("router", listen=address)
+    bus = open_bus("router", listen=address)
     yield bus, address
     bus.close()
 
 
 def answering(bus, verb, answer, namespace=""):
     """Let somebody answer a command: `answer` is called with each query."""
-    key = own_key(namespace, verb)
+    key = make_key(namespace, verb)
     return bus.declare_queryable(key, zenoh.handlers.Callback(lambda query: answer(key, query), indirect=False))
 
 
 def order(verb, address, namespace):
-    with asking(address, namespace) as ask:
+    with open_client(address, namespace) as ask:
         return service.give_order(verb, ask, f"at {address}")
 
 
@@ -54,7 +54,7 @@ def test_an_error_is_an_answer_without_success(router):
 def test_what_somebody_else_answers_is_said_not_to_be_a_captures(router, answer):
     bus, address = router
     held = answering(bus, "stop", lambda key, query: query.reply(key, answer))
-    with pytest.raises(EdgeFirstError, match=rf"{own_key('', 'stop')}: the answer is not that of a capture"):
+    with pytest.raises(EdgeFirstError, match=rf"{make_key('', 'stop')}: the answer is not that of a capture"):
         order("stop", address, "")
     held.undeclare()
 
@@ -102,7 +102,7 @@ def test_watch_tells_the_status_again_and_again_and_when_nobody_answers(router):
         query.reply(key, json.dumps({"success": True, "message": "recording", "samples": next(samples)}))
 
     held = answering(bus, "status", tell)
-    with asking(address, "") as ask:
+    with open_client(address, "") as ask:
         seen = service.watch(ask, every=0.0)
         while not (first := next(seen)):  # discovery takes its time
             pass

@@ -14,11 +14,11 @@ import pytest
 
 zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
 
-from zenoh_network import LONG, open_session  # noqa: E402
+from zenoh_network import LONG, open_bus  # noqa: E402
 
 from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
-from edgefirst_ros.nodes.zenoh import Orders, capture, own_key  # noqa: E402
+from edgefirst_ros.nodes.zenoh import Orders, capture, make_key  # noqa: E402
 
 
 class Answering:
@@ -36,12 +36,12 @@ class Asked:
 
     def __init__(self, namespace=""):
         self.namespace, self.inbox, self.service = namespace, queue.SimpleQueue(), Answering()
-        self.bus = open_session("peer")
+        self.bus = open_bus("peer")
         self.orders = Orders(self.bus, namespace, self.inbox)
         self.replies = queue.SimpleQueue()
 
     def ask(self, verb):
-        key = own_key(self.namespace, verb)
+        key = make_key(self.namespace, verb)
         done = lambda reply: self.replies.put(json.loads(reply.ok.payload.to_bytes()))  # noqa: E731
         self.bus.get(key, zenoh.handlers.Callback(done, indirect=False), timeout=LONG)
         return self.inbox.get(timeout=LONG)

@@ -10,13 +10,13 @@ import pytest
 
 zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
 
-from zenoh_network import encoding_of, free_port, open_session, until  # noqa: E402
+from zenoh_network import encoding_of, free_port, open_bus, until  # noqa: E402
 
 from edgefirst_ros.config import PlayerSettings  # noqa: E402
 from edgefirst_ros.errors import RecordingError  # noqa: E402
 from edgefirst_ros.nodes import play as playing  # noqa: E402
 from edgefirst_ros.nodes.play import open_channels  # noqa: E402
-from edgefirst_ros.nodes.zenoh import _Outlets, device_key, play  # noqa: E402
+from edgefirst_ros.nodes.zenoh import _Outlets, make_device_key, play  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
 from edgefirst_ros.sources.source import Channel  # noqa: E402
 from edgefirst_ros.streams import IMU  # noqa: E402
@@ -31,7 +31,7 @@ class Ear:
 
     def __init__(self):
         self.address = f"tcp/127.0.0.1:{free_port()}"
-        self.bus = open_session("router", listen=self.address)
+        self.bus = open_bus("router", listen=self.address)
         self.came, self.at = [], None
 
     def listen(self):
@@ -123,4 +123,4 @@ def test_a_topic_that_is_no_key_is_left_out_with_the_reason(ear):
     [("/camera/h264", "rt/camera/h264"), ("rt/imu", "rt/imu"), ("/rt/imu", "rt/imu"), ("gps", "rt/gps")],
 )
 def test_the_key_of_a_topic_is_that_of_the_device(topic, key):
-    assert device_key(topic) == key
+    assert make_device_key(topic) == key

@@ -13,11 +13,11 @@ from PIL import Image
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset.tables.write import outline
+from edgefirst_ros.dataset.tables.write import trace_outline
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.pipeline import output, samples
 from edgefirst_ros.pipeline.capture import Capture
-from edgefirst_ros.pipeline.encoding import outline_into
+from edgefirst_ros.pipeline.encoding import add_outline
 from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
@@ -394,6 +394,6 @@ def test_outlines_are_those_of_the_whole_mask(shape):
         png = io.BytesIO()
         Image.fromarray(pixels).save(png, "PNG")
         row = {"mask": png.getvalue(), "box2d": (0.5, 0.5, 1.0, 1.0)}
-        outline_into(row, Settings(polygons=True))
-        expected = [[value for x, y in ring for value in (x / 80, y / 50)] for ring in outline(pixels)]
+        add_outline(row, Settings(polygons=True))
+        expected = [[value for x, y in ring for value in (x / 80, y / 50)] for ring in trace_outline(pixels)]
         assert row.get("polygon", []) == expected

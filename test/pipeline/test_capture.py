@@ -138,7 +138,7 @@ def test_a_clock_that_cannot_be_used_is_said_once(recording, tmp_path):
 def test_another_name_is_taken_where_somebody_begins_a_dataset_of_the_same(recording, tmp_path, monkeypatch):
     """Several cameras, one folder: nodes look for a name in the same moment."""
     names = iter(["test_2026_01_01_00_00_00", "test_2026_01_01_00_00_01"])
-    monkeypatch.setattr(capture, "free_name", lambda *_: next(names))
+    monkeypatch.setattr(capture, "find_free_name", lambda *_: next(names))
     with DatasetWriter(tmp_path, "test_2026_01_01_00_00_00"):
         feed = Feed(recording(**STILL), tmp_path)
         feed.play()

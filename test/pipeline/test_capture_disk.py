@@ -24,7 +24,7 @@ from same_dataset import adds_up
 from edgefirst_ros import Dataset
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.storage.space import free_bytes
+from edgefirst_ros.dataset.storage.space import count_free_bytes
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
@@ -176,7 +176,7 @@ def scenario(name, path, out):
         feed.play(step / 30, (step + 1) / 30)
     told = "could not be completed" if name == "split" else ""
     facts = feed.until(lambda facts: facts["failure"] and told in facts["failure"])
-    facts["free"] = free_bytes(Path(out))
+    facts["free"] = count_free_bytes(Path(out))
     deadline = time.monotonic() + PATIENCE  # the other dataset is completed behind the one that is told of
     while (left := threads_of_datasets()) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -263,11 +263,11 @@ def test_a_capture_records_again_once_there_is_room(recording, small_disk):
         for turn in range(3):
             feed.play(turn, turn + 1)
             committed.append(feed.until(lambda facts: facts["recording"] and facts["committed"])["committed"])
-            filler.write_bytes(bytes(free_bytes(small_disk) - keep // 2))
+            filler.write_bytes(bytes(count_free_bytes(small_disk) - keep // 2))
             facts = feed.until(partial(is_full_after, turn + 1))
             assert facts["bytes_needed"] == keep + keep // 10
             assert not facts["recording"]
-            os.truncate(filler, filler.stat().st_size - max(0, keep - free_bytes(small_disk)) - 4096)
+            os.truncate(filler, filler.stat().st_size - max(0, keep - count_free_bytes(small_disk)) - 4096)
             time.sleep(1.2)  # room for what is to be kept, and not for the tenth more
             assert feed.capture.status()["state"] == "disk full"
             filler.unlink()

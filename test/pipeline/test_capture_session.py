@@ -43,7 +43,7 @@ class Drive:
         """Activate, and let the topics be there."""
         self.session.activate()
         self.system.offers = dict(self.offers)
-        self.session.look()
+        self.session.refresh()
 
     def play(self):
         for message in self.messages:
@@ -73,7 +73,7 @@ def test_a_waiting_capture_lists_topics_without_events_of_other_captures(drive):
         "/diagnostics": "diagnostic_msgs/msg/DiagnosticArray",
         IMU: drive.offers[IMU],
     }
-    drive.session.look()
+    drive.session.refresh()
     assert f"; topics: {IMU}; " in drive.session.status()["waiting_for"]
 
 
@@ -81,7 +81,7 @@ def test_a_session_waits_for_the_camera_and_says_so_once(drive):
     assert drive.session.state is SessionState.INACTIVE
     drive.session.activate()
     for _ in range(3):
-        drive.session.look()
+        drive.session.refresh()
     assert drive.session.state is SessionState.WAITING
     (told,) = [text for _, text in drive.system.log]
     assert told.startswith("waiting: no camera topic")
@@ -89,7 +89,7 @@ def test_a_session_waits_for_the_camera_and_says_so_once(drive):
     with pytest.raises(RecordingError, match="waiting: no camera topic"):
         drive.session.split().result(LONG)
     drive.system.offers = dict(drive.offers)
-    drive.session.look()
+    drive.session.refresh()
     assert drive.session.state is SessionState.CAPTURING
     facts = drive.session.status()
     assert facts["topics"].keys() == {CAMERA, IMU}
@@ -211,7 +211,7 @@ def test_orders_are_carried_out_one_after_the_other_and_nobody_waits_for_them(dr
     drive.begin()
     may.clear()
     answers = [drive.session.start(), drive.session.split()]
-    drive.session.look()
+    drive.session.refresh()
     drive.play()
     assert drive.session.status()["topics"][CAMERA]["received"] > 0
     assert not any(answer.done() for answer in answers)

@@ -131,8 +131,8 @@ def test_a_clock_set_back_counts_from_the_first_stretch():
     """Seconds count from the earliest stamp before the step, not from what came after it."""
     cut = Cut.of((100, 200), [(0, 90), (1, 110), (3, 150), (4, 50), (5, 300)], 7)
     assert (cut.last, cut.undecodable, cut.frames) == (3, (2, 6), 7)
-    assert cut.left(4) == (2, 1)
-    assert cut.left(7) == (0, 0)
+    assert cut.count_left(4) == (2, 1)
+    assert cut.count_left(7) == (0, 0)
     assert cut.holds(100)
     assert not cut.holds(200)
 

@@ -40,7 +40,7 @@ class Second:
     def passes(self, messages: int) -> Status:
         for n in range(messages):
             self._number += 1
-            self._state.arrived(self._number, self._now + (n + 1) * SECOND // messages)
+            self._state.count_arrival(self._number, self._now + (n + 1) * SECOND // messages)
         self._now += SECOND
         return self._health.topic(self._state, {})
 

@@ -40,11 +40,11 @@ def test_a_result_is_late_once_its_frame_was_handed_on_as_far_as_that_is_remembe
     frames = [results.expect(stamp, 0) for stamp in range(REMEMBERED + 1)]
     results.add(frames[0], message(0, "boxes"), 0, mask_stamp=None, epoch=0)
     assert not results.is_late(frames[0])
-    assert results.take(frames[0]).content == "boxes"
-    assert results.take(frames[1]) is None
+    assert results.pop(frames[0]).content == "boxes"
+    assert results.pop(frames[1]) is None
     assert [results.is_late(frame) for frame in frames[:3]] == [True, True, False]
     for frame in frames[2:]:
-        results.take(frame)
+        results.pop(frame)
     assert [results.is_late(frame) for frame in frames[:2]] == [False, True]
 
 
@@ -56,7 +56,7 @@ def test_a_frame_waits_for_the_mask_of_its_result():
     results.masks.add(MASK, 104 * MS, 4 * MS, message(104 * MS, "mask"), 0)
     results.advance(None)
     assert results.is_complete(frame)
-    assert results.take(frame).mask.content == "mask"
+    assert results.pop(frame).mask.content == "mask"
 
 
 def test_results_that_no_frame_waits_for_are_dropped_after_twice_the_lookahead():
@@ -65,6 +65,6 @@ def test_results_that_no_frame_waits_for_are_dropped_after_twice_the_lookahead()
     for frame, arrived in zip(frames, (0, 1), strict=True):
         results.add(frame, message(frame[1]), arrived, mask_stamp=None, epoch=0)
     results.forget(1000 * MS)
-    assert results.take(frames[0]) is not None
+    assert results.pop(frames[0]) is not None
     results.forget(1000 * MS + 1)
-    assert [results.take(frame) is None for frame in frames] == [True, False]
+    assert [results.pop(frame) is None for frame in frames] == [True, False]

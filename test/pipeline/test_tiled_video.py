@@ -92,12 +92,12 @@ class Live:
         live = LiveSettings(out=str(out), sequence="drive", min_free_bytes=0, fsync=False)
         self.session = CaptureSession(self.system, Settings(jobs=2), live, "wagon", self.system)
         self.session.activate()
-        self.session.look()
+        self.session.refresh()
 
     def play(self):
         for message in self.messages:
             self.system.send(self.system.names[message.topic], message.data, message.sequence + 1)
-        self.session.look()
+        self.session.refresh()
         self.session.deactivate()
         return self.session.exit_code
 

@@ -20,17 +20,17 @@ from shared_data import SHARED
 from typer.testing import CliRunner
 
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.info import recording_facts, time_text
+from edgefirst_ros.cli.info import collect_recording_facts, format_time_check
 from edgefirst_ros.cli.output import show
 from edgefirst_ros.config import Settings
-from edgefirst_ros.counts import quiet
+from edgefirst_ros.counts import ignore_progress
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.time_check import Pair, check_time, join_pairs
 from edgefirst_ros.sensors.motion import TURN, DopplerMotion, Motion, PictureMotion
 from edgefirst_ros.sync.offsets import Offset, find_drift, find_offset
 from edgefirst_ros.synthetic import START, Recipe
-from edgefirst_ros.synthetic.messages import cloud
+from edgefirst_ros.synthetic.messages import make_cloud
 from edgefirst_ros.synthetic.scene import Scene
 
 MS = 1_000_000
@@ -50,7 +50,7 @@ PLANTED = {
 """Seed: ms by which the stamps of topics are off."""
 
 
-def check(path, progress=quiet, **settings):
+def check(path, progress=ignore_progress, **settings):
     settings = Settings(**settings)
     return check_time(walk(path, settings).conclude(settings), settings, progress)
 
@@ -96,8 +96,8 @@ def test_nothing_can_be_told_without_motion_sensors_or_time(recording, capsys):
     short = check(recording(seconds=0.5))
     assert short.pairs[0].offset.why == "too short: 0.5 s of both; 4 s are needed"
     assert short.drifts["camera"].why == "too short: 1 s; 10 s are needed"
-    facts = recording_facts(recording(seconds=1, topics={"camera", "radar/targets"}, fps=10.0), check_time=True)
-    show(time_text(facts["time_check"]))
+    facts = collect_recording_facts(recording(seconds=1, topics={"camera", "radar/targets"}, fps=10.0), check_time=True)
+    show(format_time_check(facts["time_check"]))
     said = capsys.readouterr().out
     for sensor in ("imu", "lidar.points and no imu", "gps"):
         assert f"unknown: the recording has no {sensor}\n" in said
@@ -329,7 +329,7 @@ def test_speed_by_doppler_is_that_of_standing_things(name):
     points[name][5:] = 3, -19  # two cars
     speeds = DopplerMotion()
     for n in range(2):
-        speeds.add(START + n * 10**9, sensor_msgs.PointCloud2.from_cdr(cloud(points, "radar", 0)))
+        speeds.add(START + n * 10**9, sensor_msgs.PointCloud2.from_cdr(make_cloud(points, "radar", 0)))
     assert speeds.motions["speed"].totals[1] == pytest.approx([12], abs=0.05)
 
 

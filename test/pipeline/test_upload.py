@@ -132,7 +132,7 @@ def test_a_dataset_whose_report_is_to_come_is_removed_after_it(bucket, place, tm
     until(lambda: session.status()["upload"]["sent"] == 1)
     time.sleep(0.2)
     assert set(files(tmp_path)) >= {f"drive{end}" for end in ENDS}
-    session.note_report(str(tmp_path / "drive.zip"))
+    session.add_report(str(tmp_path / "drive.zip"))
     until(lambda: not files(tmp_path))
     session.close()
 

@@ -17,7 +17,7 @@ def test_every_message_is_written_or_dropped_for_one_reason():
         counts.see(topic, 5)
         late = [SensorMessage(topic, None, n, late=n > 2) for n in range(5)]
         for message in late:
-            usage.note(message)
+            usage.add(message)
         for message in (
             late[0],
             late[0],
@@ -40,7 +40,7 @@ def test_of_a_disk_that_refuses_only_what_came_after_the_last_sample_is_lost():
     counts.see(LIDAR, 12)  # the last two are never read
     messages = [SensorMessage(LIDAR, None, stamp) for stamp in range(10)]
     for message in messages:
-        usage.note(message)
+        usage.add(message)
     for stamp in (0, 4):
         frame = Frame(AccessUnit(stamp, None, 0), stamp, 0, {"lidar.points": (stamp, messages[stamp])})
         counts.see(CAMERA)
@@ -59,7 +59,7 @@ def test_what_is_lost_to_the_disk_after_the_clock_was_set_back():
         messages = {stamp: SensorMessage(LIDAR, None, stamp) for stamp in stamps}
         counts.see(LIDAR, len(messages))
         for message in messages.values():
-            usage.note(message, segment)
+            usage.add(message, segment)
         for at in samples:
             usage.observe(Frame(AccessUnit(at, None, 0), at, segment, {"lidar.points": (at, messages[at])}))
     usage.count_unused(refused=True)

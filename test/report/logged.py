@@ -4,12 +4,12 @@
 import re
 import subprocess
 
-from edgefirst_ros.report.view.viewer import program
+from edgefirst_ros.report.view.viewer import find_program
 
 
 def rows(path):
     """Rows by (entity, component), as rerun's own command tells them."""
-    done = subprocess.run([program(), "rrd", "print", path], capture_output=True, text=True, check=True)
+    done = subprocess.run([find_program(), "rrd", "print", path], capture_output=True, text=True, check=True)
     found = {}
     for number, entity, columns in re.findall(r"with (\d+) rows .*? - (\S+) - data columns: \[(.*)\]", done.stdout):
         for column in columns.split():

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from edgefirst_ros.report.figures import POINTS, least_span, rate_cells, thinned, with_breaks
+from edgefirst_ros.report.figures import POINTS, measure_rates, thin_line, widen_span, with_breaks
 from edgefirst_ros.report.subject import spread
 
 MIDDLES = (np.arange(240) + 0.5) * 0.125
@@ -14,30 +14,30 @@ def test_thinned_lines_keep_the_extremes():
     rng = np.random.default_rng(1)
     x, y = np.arange(100_000.0), rng.normal(size=100_000)
     y[77_777], y[3] = 99.0, -99.0
-    short, values = thinned(x, y)
+    short, values = thin_line(x, y)
     assert len(short) <= POINTS
     assert (values.max(), values.min()) == (99.0, -99.0)
     assert (np.diff(short) > 0).all()
     few = x[:POINTS], y[:POINTS]
-    assert thinned(*few) == few
+    assert thin_line(*few) == few
 
 
 def test_a_perfect_rate_does_not_zigzag():
     stamps = np.round(np.arange(300) * 1e9 / 30).astype(np.int64)  # steps of 33333333 and 33333334 ns
     steps = np.diff(stamps) / 1e6
-    low, high = least_span(steps, 1.0)
+    low, high = widen_span(steps, 1.0)
     assert (high - low, round((low + high) / 2, 4)) == (1.0, 33.3333)
-    assert least_span([0.0, 5.0], 1.0) is None
-    assert least_span([np.nan], 1.0) is None
+    assert widen_span([0.0, 5.0], 1.0) is None
+    assert widen_span([np.nan], 1.0) is None
 
 
 def test_a_regular_topic_has_no_false_gaps():
     for rate in (1.0, 7.0, 18.0, 50.0):
         times = np.arange(0, 30, 1 / rate)
-        cells = rate_cells(times, 1 / rate, 0.0, 30.0, MIDDLES, 0.125)
+        cells = measure_rates(times, 1 / rate, 0.0, 30.0, MIDDLES, 0.125)
         assert cells.min() >= 65, rate  # at least two of three
     lost = np.concatenate([np.arange(0, 10, 0.1), np.arange(11, 30, 0.1)])
-    cells = rate_cells(lost, 0.1, 0.0, 30.0, MIDDLES, 0.125)
+    cells = measure_rates(lost, 0.1, 0.0, 30.0, MIDDLES, 0.125)
     assert cells.min() == 0
     assert 80 <= np.flatnonzero(cells == 0).mean() / len(cells) * 240 <= 88
 

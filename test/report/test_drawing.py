@@ -15,10 +15,10 @@ from edgefirst_ros.report.sheet import (
     LABELS,
     LONGEST_TEXT,
     PAPER,
-    distance_colours,
+    colour_distances,
     draw_annotations,
     draw_lidar,
-    jpeg,
+    encode_jpeg,
 )
 
 SIZE = (64, 48)
@@ -112,12 +112,12 @@ def test_lidar_points_are_seen_in_the_picture_of_the_page(distance):
     """On grey of the same brightness, which is the hardest ground; 15 of 255 can be told from it at a glance."""
     x, y = np.meshgrid(np.arange(2, 62, 5), np.arange(2, 46, 5))
     points = np.column_stack([x.ravel(), y.ravel(), np.full(x.size, distance)]).astype(float)
-    colour = Image.fromarray(distance_colours(np.array([distance]))[None])
+    colour = Image.fromarray(colour_distances(np.array([distance]))[None])
     grey = int(np.asarray(colour.convert("L"))[0, 0])
     picture = Image.new("RGB", SIZE, (grey,) * 3)
     draw_lidar(picture, points, Ahead())
     truth = np.asarray(picture).astype(int)
-    with Image.open(io.BytesIO(jpeg(picture))) as shown:
+    with Image.open(io.BytesIO(encode_jpeg(picture))) as shown:
         found = np.asarray(shown.convert("RGB")).astype(int)
     marked = (truth != grey).any(2)
     assert marked.sum() == 4 * x.size
@@ -127,7 +127,7 @@ def test_lidar_points_are_seen_in_the_picture_of_the_page(distance):
 
 def test_labels_of_boxes_on_one_place_do_not_cover_each_other_and_the_surest_stays(monkeypatch):
     placed = []
-    monkeypatch.setattr(sheet, "_tag", lambda draw, place, text, colour: placed.append((*place, text)))
+    monkeypatch.setattr(sheet, "_draw_tag", lambda draw, place, text, colour: placed.append((*place, text)))
     rows = [{"label": f"thing{n}", "box2d_score": n / 10, "mask": None} for n in range(1, 10)]
     boxes = {n: np.array([0.5, 0.5, 0.2, 0.2]) for n in range(9)}
     draw_annotations(Image.new("RGB", (640, 360)), rows, boxes, {}, [])

@@ -7,19 +7,19 @@ import pytest
 
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.verdict import Check, Level
-from edgefirst_ros.report.facts import summary
+from edgefirst_ros.report.facts import summarize_checks
 from edgefirst_ros.report.figures import (
     POINTS,
-    brightness,
-    delays,
-    gap_rows,
-    intervals,
-    radar,
-    rates,
-    skew_lines,
-    text,
-    thinned,
-    tracks,
+    draw_brightness,
+    draw_delays,
+    draw_intervals,
+    draw_radar,
+    draw_rates,
+    draw_skews,
+    draw_tracks,
+    escape,
+    list_gaps,
+    thin_line,
 )
 from edgefirst_ros.report.look import CubeLook, Exposure, RadarLook
 from edgefirst_ros.report.subject import ReportSubject, TopicMessages
@@ -47,7 +47,7 @@ def still(times):
 
 # ---- rates -------------------------------------------------------------------------------------
 def test_messages_of_every_topic_are_counted_over_the_whole_time(path):
-    (figure,) = rates(subject(path, {"/b": still(np.arange(0, 10, 0.1)), "/a": still(np.arange(0, 5, 0.5))}))
+    (figure,) = draw_rates(subject(path, {"/b": still(np.arange(0, 10, 0.1)), "/a": still(np.arange(0, 5, 0.5))}))
     assert figure.data[0]["y"] == ["/b", "/a"]  # the first one by name is drawn at the top
     often, seldom = map(np.array, figure.data[0]["z"])
     assert ((often > 66) & (often < 134)).all()  # percent of the usual number, give or take one of three
@@ -67,23 +67,23 @@ def test_messages_of_every_topic_are_counted_over_the_whole_time(path):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_there_is_no_map_of_rates_where_there_is_no_rate(path, topics, why):
-    assert not [*rates(subject(path, {name: still(times) for name, times in topics.items()}))], why
+    assert not [*draw_rates(subject(path, {name: still(times) for name, times in topics.items()}))], why
 
 
 def test_a_topic_that_came_at_once_is_left_out_of_the_map(path):
-    (figure,) = rates(subject(path, {"/a": still(np.arange(0, 5, 0.5)), "/b": still([1.0, 1.0, 1.0, 1.0, 2.0])}))
+    (figure,) = draw_rates(subject(path, {"/a": still(np.arange(0, 5, 0.5)), "/b": still([1.0, 1.0, 1.0, 1.0, 2.0])}))
     assert figure.data[0]["y"] == ["/a"]
 
 
 def test_a_dataset_of_two_samples_has_no_rate(tmp_path):
     parts = made.good()
     parts.frames = parts.frames[:2]
-    assert not [*rates(subject(made.write(tmp_path, parts)))]
+    assert not [*draw_rates(subject(made.write(tmp_path, parts)))]
 
 
 # ---- intervals and delays ----------------------------------------------------------------------
 def test_intervals_are_those_between_the_stamps(path):
-    (figure,) = intervals(subject(path))
+    (figure,) = draw_intervals(subject(path))
     step = made.STEP / 1e6  # frames 3, 4 and 7
     assert figure.data[0]["y"] == [pytest.approx(step, abs=1e-3), pytest.approx(3 * step, abs=1e-3), None]
     assert "range" not in figure.layout["yaxis"]
@@ -93,29 +93,29 @@ def test_steady_intervals_are_a_line_in_the_middle_of_a_millisecond(tmp_path):
     parts = made.good()
     for number, row in enumerate(parts.frames):
         row["timestamp"] = made.START + number * 100_000_000 + number % 2
-    (figure,) = intervals(subject(made.write(tmp_path, parts)))
+    (figure,) = draw_intervals(subject(made.write(tmp_path, parts)))
     assert figure.layout["yaxis"]["range"] == pytest.approx([99.5, 100.5], abs=1e-3)
 
 
 def test_one_sample_has_no_intervals(tmp_path):
     parts = made.good()
     parts.frames = parts.frames[:1]
-    assert not [*intervals(subject(made.write(tmp_path, parts)))]
+    assert not [*draw_intervals(subject(made.write(tmp_path, parts)))]
 
 
 def test_delays_are_drawn_in_milliseconds_on_an_axis_of_one_at_least(path):
     times = np.arange(0, 5, 0.5)
-    (figure,) = delays(subject(path, {"/a": (times, np.full(10, 0.02)), "/b": still(times)}))
+    (figure,) = draw_delays(subject(path, {"/a": (times, np.full(10, 0.02)), "/b": still(times)}))
     assert [one["name"] for one in figure.data] == ["/a"]
     assert set(figure.data[0]["y"]) == {20.0}
     assert figure.layout["yaxis"]["range"] == [19.5, 20.5]
-    (wide,) = delays(subject(path, {"/a": (times, np.linspace(0, 0.1, 10))}))
+    (wide,) = draw_delays(subject(path, {"/a": (times, np.linspace(0, 0.1, 10))}))
     assert "range" not in wide.layout["yaxis"]
 
 
 def test_without_stamps_or_without_a_recording_there_are_no_delays(path):
-    assert not [*delays(subject(path))]
-    assert not [*delays(subject(path, {"/a": still([0.0, 1.0, 2.0]), "/b": ([0.0, 1.0], [0.1, 0.1])}))]
+    assert not [*draw_delays(subject(path))]
+    assert not [*draw_delays(subject(path, {"/a": still([0.0, 1.0, 2.0]), "/b": ([0.0, 1.0], [0.1, 0.1])}))]
 
 
 # ---- others ------------------------------------------------------------------------------------
@@ -123,32 +123,32 @@ def test_without_companions_positions_or_pictures_there_is_no_figure(tmp_path):
     parts = made.good()
     for row in parts.frames:
         row.update({name: None for name in row if name.endswith(("_timestamp", "_skew"))})
-    assert not [*skew_lines(subject(made.write(tmp_path, parts)), {})]
-    assert tracks({}) == []
-    assert not [*brightness({"camera": Exposure(np.zeros(0), np.zeros(0))})]
+    assert not [*draw_skews(subject(made.write(tmp_path, parts)), {})]
+    assert draw_tracks({}) == []
+    assert not [*draw_brightness({"camera": Exposure(np.zeros(0), np.zeros(0))})]
 
 
 def test_the_longest_gaps_of_a_recording_come_first(path):
     regular = np.arange(0, 10, 0.1)
     lost = np.concatenate([regular[:20], regular[60:]])  # from 1.9 s to 6.0 s
     twice = np.concatenate([regular[:10], regular[40:70], regular[90:]])  # from 0.9 s to 4.0 s, 6.9 s to 9.0 s
-    found = gap_rows(subject(path, {"/a": still(twice), "/b": still(lost), "/c": still(regular)}))
+    found = list_gaps(subject(path, {"/a": still(twice), "/b": still(lost), "/c": still(regular)}))
     assert [(name, round(gap.drive, 3), round(gap.length, 3)) for name, gap in found] == [
         ("/b", 1.9, 4.1),
         ("/a", 0.9, 3.1),
         ("/a", 6.9, 2.1),
     ]
-    assert len(gap_rows(subject(path, {"/a": still(twice), "/b": still(lost)}), most=1)) == 1
+    assert len(list_gaps(subject(path, {"/a": still(twice), "/b": still(lost)}), most=1)) == 1
 
 
 def test_foreign_text_is_no_html():
-    assert text("<b>a & b</b>") == "&lt;b>a &amp; b&lt;/b>"
+    assert escape("<b>a & b</b>") == "&lt;b>a &amp; b&lt;/b>"
 
 
 def test_a_thinned_line_is_broken_where_a_bin_has_nothing():
     y = np.arange(10.0 * POINTS)
     y[2000:4000] = np.nan
-    x, values = thinned(np.arange(10.0 * POINTS), y)
+    x, values = thin_line(np.arange(10.0 * POINTS), y)
     assert np.isnan(values).sum() == 2000 / (10 * POINTS) * (POINTS // 2)
     assert ((x[np.isnan(values)] >= 2000) & (x[np.isnan(values)] < 4000)).all()
 
@@ -193,20 +193,20 @@ def dataset_of(tmp_path, there, step=made.STEP):
     ids=["one sample", "every other missing", "every other of many", "one between others"],
 )
 def test_every_skew_is_drawn_when_its_neighbours_are_missing(tmp_path, there, values):
-    line, *_ = [one for one in next(skew_lines(dataset_of(tmp_path, there), {})).data if one["name"] == "lidar.points"]
+    line, *_ = [one for one in next(draw_skews(dataset_of(tmp_path, there), {})).data if one["name"] == "lidar.points"]
     assert len(present(line)) >= values
     assert drawn(line) == present(line)
 
 
 def test_every_interval_and_delay_is_drawn_when_it_is_the_only_one(tmp_path, path):
-    line = next(intervals(dataset_of(tmp_path, [True, True]))).data[0]
+    line = next(draw_intervals(dataset_of(tmp_path, [True, True]))).data[0]
     assert drawn(line) == present(line) == {0}
-    for line in next(delays(subject(path, {"/a": ([0.0, 1.0, 2.0], [0.1, 0.2, 0.1])}))).data:
+    for line in next(draw_delays(subject(path, {"/a": ([0.0, 1.0, 2.0], [0.1, 0.2, 0.1])}))).data:
         assert drawn(line) == present(line)
 
 
 def test_values_that_a_line_joins_have_no_marker(tmp_path):
-    figure = next(skew_lines(dataset_of(tmp_path, [True] * 5), {}))
+    figure = next(draw_skews(dataset_of(tmp_path, [True] * 5), {}))
     (line,) = [one for one in figure.data if one["name"] == "lidar.points"]
     assert line["mode"] == "lines"
 
@@ -215,11 +215,11 @@ def test_an_object_of_one_cell_is_the_end_of_the_colours_of_a_cube():
     by_speed = np.full((128, 64), 40.0)
     by_speed[30, 12] = 80.0
     look = CubeLook("drive", np.zeros(1), np.zeros((128, 1)), by_speed, 0.2, 0.5, whole=True)
-    (figure,) = radar(RadarLook([look], {}))
+    (figure,) = draw_radar(RadarLook([look], {}))
     assert (figure.data[0]["zmin"], figure.data[0]["zmax"]) == (40.0, 80.0)
 
 
 def test_the_verdict_counts_the_places_of_a_fault():
     checks = [Check("calibration", Level.AMBER, "a placeholder", where) for where in ("a", "b", "c")]
     checks.append(Check("position", Level.AMBER, "84 %", "b"))
-    assert summary(checks) == "Amber: calibration in 3 places, position of b; check it."
+    assert summarize_checks(checks) == "Amber: calibration in 3 places, position of b; check it."

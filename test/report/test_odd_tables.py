@@ -11,7 +11,7 @@ import pytest
 from edgefirst_ros.dataset.names import locate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.report.run import report
-from edgefirst_ros.report.subject import summary_of
+from edgefirst_ros.report.subject import read_summary
 
 
 def facts_of(folder, parts, **options):
@@ -52,7 +52,7 @@ def test_without_frames_samples_are_those_with_members(tmp_path, unframed):
 def test_a_row_of_the_table_over_several_says_that_there_are_no_frames(tmp_path, unframed):
     (tmp_path / "in").mkdir()
     path = made.write(tmp_path / "in", unframed)
-    assert summary_of(locate(path)) is None
+    assert read_summary(locate(path)) is None
     (facts,) = report([tmp_path / "in"], tmp_path / "all.html", table_only=True).facts
     (check,) = [one for one in facts["verdict"]["checks"] if one["check"] == "samples"]
     assert (check["level"], check["found"]) == ("green", "3 samples; the dataset has no table of frames")

@@ -8,7 +8,7 @@ import handmade_dataset as made
 import pytest
 
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.report.run import beside_table, check_page, refuse, report, wanted_of, write
+from edgefirst_ros.report.run import check_page, list_wanted, name_pages, refuse, report, write
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def refused(place, said, *, overwrite=True):
 
 
 def test_equal_names_are_told_apart_whatever_their_case(tmp_path):
-    places = beside_table(tmp_path / "day.html", ["Day", "night", "NIGHT", "night-2"])
+    places = name_pages(tmp_path / "day.html", ["Day", "night", "NIGHT", "night-2"])
     assert [place.name for place in places] == ["Day-2.html", "night.html", "NIGHT-2.html", "night-2-2.html"]
 
 
@@ -91,7 +91,7 @@ def drives(tmp_path):
 
 
 def test_datasets_below_a_folder_are_found_in_either_form_and_once(drives):
-    wanted, several = wanted_of([drives])
+    wanted, several = list_wanted([drives])
     assert several
     assert [(one.path, one.name) for one in wanted] == [
         (drives / "data", "data"),

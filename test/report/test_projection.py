@@ -7,9 +7,9 @@ import pytest
 
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.report.projection import NotProjectableError, project, projector
+from edgefirst_ros.report.projection import NotProjectableError, make_projector, project
 from edgefirst_ros.sensors.lens import Straightener
-from edgefirst_ros.sensors.transforms import frames_from
+from edgefirst_ros.sensors.transforms import chain_frames
 from edgefirst_ros.synthetic import START, Recipe, Truth
 from edgefirst_ros.synthetic.picture import Painter
 from edgefirst_ros.synthetic.ranging import Lidar, Radar
@@ -229,7 +229,7 @@ def test_what_is_wrong_with_a_calibration_is_named(change, said):
     good = calibration()
     given = SequenceCalibration({**good.camera_info, **change}, good.static_transforms, "given")
     with pytest.raises(NotProjectableError, match=said.replace("(", r"\(")) as raised:
-        projector("lidar", given)
+        make_projector("lidar", given)
     assert isinstance(raised.value, DatasetError)
 
 
@@ -256,7 +256,7 @@ def test_chains_go_up_and_down_and_round_no_circle():
         {"parent": "d", "child": "e", "translation": [0, 0, 3], "rotation": [0, 0, 0, 1]},
         {"parent": "a", "child": "f", "translation": [0, 0, 3], "rotation": [0, 0, 0, 0]},
     ]
-    found = frames_from(way, "b")
+    found = chain_frames(way, "b")
     assert set(found) == {"a", "b", "c"}
     assert found["a"][:3, 3].tolist() == [-1, 0, 0]
     assert found["c"][:3, 3].tolist() == [0, 2, 0]

@@ -12,9 +12,9 @@ from mcap.writer import Writer
 
 from edgefirst_ros import convert
 from edgefirst_ros.dataset.names import locate
-from edgefirst_ros.report.facts import quick
+from edgefirst_ros.report.facts import collect_quick
 from edgefirst_ros.report.run import report
-from edgefirst_ros.report.subject import summary_of
+from edgefirst_ros.report.subject import read_summary
 from edgefirst_ros.synthetic import START, Recipe, write_recording
 
 SMALL = {"seconds": 4, "codec": "jpeg", "size": (320, 192), "lidar_points": 100, "topics": {"camera", "lidar/points"}}
@@ -94,13 +94,13 @@ def test_settings_of_recordings_are_those_of_a_conversion(parts, tmp_path, run):
 
 def test_view_takes_them_alike(parts, tmp_path, run):
     pytest.importorskip("rerun", reason="rerun-sdk is not installed")
-    from edgefirst_ros.report.view.viewer import program
+    from edgefirst_ros.report.view.viewer import find_program
 
     _, bag, files = parts
     assert run("view", bag, "--save", "bag.rrd", "--rate", "5", "--end", "1", "--only", "camera").returncode == 0
     assert run("view", *files, "--join", "--save", "joined.rrd", "--rate", "5", "--only", "camera").returncode == 0
     for name, number in (("bag", 5), ("joined", 20)):
-        line = [program(), "rrd", "print", tmp_path / f"{name}.rrd"]
+        line = [find_program(), "rrd", "print", tmp_path / f"{name}.rrd"]
         told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
         rows = [one for one in told.splitlines() if "/camera/image" in one and "EncodedImage:blob" in one]
         assert sum(int(one.partition("with ")[2].partition(" rows")[0]) for one in rows) == number
@@ -120,9 +120,9 @@ def test_a_recording_shows_pictures_whatever_sensors_are_beside_its_camera(topic
 def test_the_tables_alone_tell_what_the_members_do(parts, tmp_path):
     whole, *_ = parts
     paths = convert(whole, tmp_path).paths
-    told = summary_of(locate(paths.container))
+    told = read_summary(locate(paths.container))
     page = report([paths.container], samples=0).facts[0]
-    row = quick(told, "whole", str(paths.container))
+    row = collect_quick(told, "whole", str(paths.container))
     for key in row.keys() - {"verdict", "sequences"}:
         assert row[key] == page[key], key
     for name, one in row["sequences"].items():  # the members tell the sensors, and other tables groups and labels

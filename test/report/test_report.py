@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 import edgefirst_ros
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.report.page import table
+from edgefirst_ros.report.page import render_table
 from edgefirst_ros.report.run import report
 from edgefirst_ros.synthetic import Recipe, write_recording
 
@@ -316,7 +316,7 @@ def test_the_worst_drives_come_first():
         {"name": name, "verdict": {"level": level, "checks": found[:number]}}
         for name, level, number in (("a", "amber", 1), ("b", "green", 0), ("c", "amber", 2), ("d", "red", 1))
     ]
-    html = table(rows, "Drives").decode()
+    html = render_table(rows, "Drives").decode()
     assert re.findall(r">([abcd])</td>", html) == ["d", "c", "a", "b"]
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.report.look import speeds
+from edgefirst_ros.report.look import read_speeds
 from edgefirst_ros.report.run import report
 
 GARBAGE = b"neither a picture nor points"
@@ -130,8 +130,8 @@ def test_a_mask_that_is_garbage_is_noted_and_the_boxes_are_drawn(tmp_path):
 def test_the_speed_of_a_target_is_known_by_its_name(name):
     points = np.zeros(2, [("x", "f4"), (name, "f4")])
     points[name] = 1.5, -2
-    assert speeds(points).tolist() == [1.5, -2]
-    assert np.isnan(speeds(points[["x"]])).all()
+    assert read_speeds(points).tolist() == [1.5, -2]
+    assert np.isnan(read_speeds(points[["x"]])).all()
 
 
 def test_a_recording_that_may_not_be_read_is_said_to_be_one(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from logged import rows
 import edgefirst_ros
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.report.view.run import view
-from edgefirst_ros.report.view.viewer import program
+from edgefirst_ros.report.view.viewer import find_program
 
 late("rerun", reason="rerun-sdk is not installed")
 
@@ -99,7 +99,7 @@ def test_the_server_listens_here_alone_and_ends_with_us(drive, number, cold_comm
         address = running.stdout.readline()
         assert address.startswith("http://127.0.0.1:"), running.stderr.read()
         (child,) = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-        assert Path(f"/proc/{child}/exe").resolve() == program().resolve()
+        assert Path(f"/proc/{child}/exe").resolve() == find_program().resolve()
         running.send_signal(number)
         running.communicate()
         assert running.returncode == 0

@@ -27,7 +27,7 @@ def stand_in(tmp_path, monkeypatch):
         path = tmp_path / "rerun"
         path.write_text("\n".join(["#!/bin/sh", f"echo $$ > {tmp_path}/pid", *lines]) + "\n")
         path.chmod(mode)
-        monkeypatch.setattr(viewer, "program", lambda: path)
+        monkeypatch.setattr(viewer, "find_program", lambda: path)
         return path
 
     return put
@@ -84,7 +84,7 @@ def test_a_viewer_that_cannot_be_started_is_named(stand_in, tmp_path):
 def test_a_viewer_that_was_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rerun_cli", SimpleNamespace(__file__=f"{tmp_path}/__init__.py"))
     with pytest.raises(EdgeFirstError, match=re.escape(f"{tmp_path}/rerun is not installed")):
-        viewer.program()
+        viewer.find_program()
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

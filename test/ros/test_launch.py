@@ -26,7 +26,7 @@ from sensor_msgs.msg import Imu  # noqa: E402
 from waiting import spin_until, wait_printed  # noqa: E402
 
 from edgefirst_ros.config import PlayerSettings  # noqa: E402
-from edgefirst_ros.config.load import setting_fields  # noqa: E402
+from edgefirst_ros.config.load import list_setting_fields  # noqa: E402
 
 PLAY = "play.launch.yaml"
 FILES = sorted(path.name for path in LAUNCH.glob("*.launch.*"))
@@ -82,7 +82,7 @@ def test_play_has_the_parameters_of_the_player_with_their_defaults(tmp_path: Pat
     command = resolve(PLAY, tmp_path, recording="drive.mcap").command
     file = Path(command[command.index("--params-file") + 1])
     given = yaml.safe_load(file.read_text())["/**"]["ros__parameters"]
-    assert given == {field.name: field.default for field in setting_fields(PlayerSettings).values()} | {
+    assert given == {field.name: field.default for field in list_setting_fields(PlayerSettings).values()} | {
         "recording": "drive.mcap"
     }
 

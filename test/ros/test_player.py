@@ -30,8 +30,8 @@ from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
 from edgefirst_ros.nodes import player  # noqa: E402
 from edgefirst_ros.nodes.dataset_messages import open_playable  # noqa: E402
-from edgefirst_ros.nodes.play import ros_name  # noqa: E402
-from edgefirst_ros.nodes.player import message_type, profile  # noqa: E402
+from edgefirst_ros.nodes.play import make_ros_name  # noqa: E402
+from edgefirst_ros.nodes.player import find_message_type, make_profile  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
@@ -79,7 +79,7 @@ def test_every_message_arrives_as_it_is_in_order_and_in_time(
     times: list[int] = []
     for topic, kind, log_time, data in content(path):
         if topic not in expected:
-            listener.hear(topic, message_type(kind), reliability)
+            listener.hear(topic, find_message_type(kind), reliability)
         expected.setdefault(topic, []).append(data)
         if topic == "/imu":
             times.append(log_time)
@@ -112,7 +112,7 @@ def test_a_dataset_is_played_as_messages_of_ros(
     expected: dict[str, list[bytes]] = {}
     for message in played.iter_messages():
         if message.topic not in expected:
-            listener.hear(message.topic, message_type(message.schema))
+            listener.hear(message.topic, find_message_type(message.schema))
         expected.setdefault(message.topic, []).append(message.data)
     node = play(recording=path, wait_for_subscribers=len(expected), wait_timeout=LONG)
     finish(listener, node, lambda: all(len(listener.got[topic]) >= len(sent) for topic, sent in expected.items()))
@@ -128,8 +128,8 @@ def test_the_part_asked_for_of_the_topics_asked_for(
     everything = content(path)
     begin = everything[0][2] + SECOND // 2
     wanted = [data for topic, _, at, data in everything if topic.endswith("imu") and begin <= at < begin + SECOND]
-    for topic, kind in {(ros_name(topic), kind) for topic, kind, _, _ in everything}:
-        listener.hear(f"/{topic}", message_type(kind))
+    for topic, kind in {(make_ros_name(topic), kind) for topic, kind, _, _ in everything}:
+        listener.hear(f"/{topic}", find_message_type(kind))
     node = play(recording=path, rate=5, start=0.5, duration=1.0, topics="['imu']")
     finish(listener, node, lambda: len(listener.got["/maivin_7/imu"]) >= len(wanted))
     assert same(listener.bytes("/maivin_7/imu"), wanted)
@@ -148,7 +148,7 @@ def test_loop_diagnostics_and_late_subscribers(
     node = play(recording=path, rate=4, loop="true", topics="['/imu']", wait_timeout=LONG)
     spin_until(listener.node, lambda: told and told[-1].status[0].message == "waiting for subscribers")
     began = time.monotonic()
-    listener.hear("/imu", message_type("sensor_msgs/msg/Imu"))
+    listener.hear("/imu", find_message_type("sensor_msgs/msg/Imu"))
     spin_until(listener.node, lambda: len(listener.got["/imu"]) > 8 * len(once))
     spin_until(listener.node, lambda: "playing" in told[-1].status[0].message)
     assert node.stop(signal.SIGINT) == 0
@@ -174,7 +174,7 @@ def test_the_clock_is_that_of_the_recording(
     listener.node.create_subscription(
         Clock, "/clock", lambda m: seen.append((time.monotonic(), m.clock.sec * SECOND + m.clock.nanosec)), 100
     )
-    listener.hear("/gps", message_type("sensor_msgs/msg/NavSatFix"))
+    listener.hear("/gps", find_message_type("sensor_msgs/msg/NavSatFix"))
     began = time.monotonic()
     node = play(recording=path, clock="true", topics="['gps']")
     finish(listener, node, lambda: len(listener.got["/gps"]) >= len(times))
@@ -193,7 +193,7 @@ def test_a_recording_that_was_cut_is_played_up_to_there(
     sent = [data for topic, _, _, data in content(whole) if topic == "/imu"]
     cut = tmp_path / "cut.mcap"
     cut.write_bytes(whole.read_bytes()[:20_000])
-    listener.hear("/imu", message_type("sensor_msgs/msg/Imu"))
+    listener.hear("/imu", find_message_type("sensor_msgs/msg/Imu"))
     node = play(recording=cut, rate=10)
     finish(listener, node, lambda: len(listener.got["/imu"]) > 10)
     got = listener.bytes("/imu")
@@ -214,7 +214,7 @@ def test_what_cannot_be_published_is_said(listener: Listener, play: Callable[...
             for n in range(3):
                 writer.add_message(channel, SECOND + n, bytes([0, 1, 0, 0, n, *range(11)]), SECOND)
         writer.finish()
-    listener.hear("/fine", message_type(known))
+    listener.hear("/fine", find_message_type(known))
     node = play(recording=path)
     finish(listener, node, lambda: len(listener.got["/fine"]) >= 3)
     assert [data[4] for data in listener.bytes("/fine")] == [0, 1, 2]
@@ -327,8 +327,8 @@ def test_nothing_to_publish_is_an_error(run: Callable[..., int], recording: Call
     ],
 )
 def test_names_are_those_of_ros(topic: str, name: str, listener: Listener) -> None:
-    assert ros_name(topic) == name
-    publisher = listener.node.create_publisher(message_type("std_msgs/msg/Header"), name, 1)
+    assert make_ros_name(topic) == name
+    publisher = listener.node.create_publisher(find_message_type("std_msgs/msg/Header"), name, 1)
     assert publisher.topic_name == f"/{name}"
 
 
@@ -338,10 +338,12 @@ def test_names_are_those_of_ros(topic: str, name: str, listener: Listener) -> No
 def test_what_is_no_message_is_not_imported(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"{name} is imported"))
     with pytest.raises(LookupError):
-        message_type(schema)
+        find_message_type(schema)
 
 
 def test_only_transforms_of_tf2_are_kept_for_those_who_come_late() -> None:
-    kept = {kind: profile(kind).durability for kind in ("tf2_msgs/msg/TFMessage", "geometry_msgs/msg/TransformStamped")}
+    kept = {
+        kind: make_profile(kind).durability for kind in ("tf2_msgs/msg/TFMessage", "geometry_msgs/msg/TransformStamped")
+    }
     assert list(kept.values()) == [DurabilityPolicy.TRANSIENT_LOCAL, DurabilityPolicy.VOLATILE]
-    assert profile("sensor_msgs/msg/Imu").reliability == ReliabilityPolicy.RELIABLE
+    assert make_profile("sensor_msgs/msg/Imu").reliability == ReliabilityPolicy.RELIABLE

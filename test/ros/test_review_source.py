@@ -37,7 +37,7 @@ def test_numbers_of_a_publisher_that_stays_are_no_loss_when_another_one_goes(sys
     state.number = 3  # of the newer one
     system.stranger.destroy_publisher(again)
     system.looks(source, lambda: state.publishers == 1)
-    assert [state.arrived(number, 0)[1] for number in (1000, 1001, 1003)] == [0, 0, 1]
+    assert [state.count_arrival(number, 0)[1] for number in (1000, 1001, 1003)] == [0, 0, 1]
 
 
 # ---- parts -----------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def test_a_name_that_ros_does_not_allow_is_told_and_harms_nothing(
     monkeypatch.setattr(system.node, "get_topic_names_and_types", lambda: [(strange, [VIDEO]), *there()])
     source = system.source()
     system.looks(source, lambda: CAMERA in source.states)
-    graph = system.transport.look({})
+    graph = system.transport.list_topics({})
     assert strange not in graph.topics
     assert "no such name" in graph.mixed[strange]
 

@@ -68,7 +68,7 @@ class System:
         there = {publisher.topic_name for node in (self.other, self.stranger) for publisher in node.publishers}
         self.until(lambda: all(self.node.count_publishers(topic) for topic in there))
         chosen = Settings(**settings)
-        roles = expect_topics(choose_topics(self.transport.look({}).topics, chosen, live=True), chosen)
+        roles = expect_topics(choose_topics(self.transport.list_topics({}).topics, chosen, live=True), chosen)
 
         def deliver(message: Message, now: int, lost: int, guessed: int) -> None:
             self.came.append((message.topic, message.schema))
@@ -112,7 +112,7 @@ def test_the_publishers_tell_the_type(system: System) -> None:
         system.publish(topic, of, node=system.stranger)
         system.publish(topic, TRANSFORM if of == IMU else CLOUD)
     system.until(lambda: all(system.node.count_subscribers(topic) for topic in (CAMERA, "/camera/h265")))
-    graph = system.until(lambda: len((graph := system.transport.look({"/mine": (CLOUD,)})).mixed) == 3 and graph)
+    graph = system.until(lambda: len((graph := system.transport.list_topics({"/mine": (CLOUD,)})).mixed) == 3 and graph)
     topics = {t: graph.topics.get(t) for t in (CAMERA, "/camera/h265", "/lidar/points", "/mine", "/neither")}
     assert topics == {CAMERA: VIDEO, "/camera/h265": None, "/lidar/points": CLOUD, "/mine": CLOUD, "/neither": None}
     assert graph.mixed.keys() == {"/lidar/points", "/mine", "/neither"}

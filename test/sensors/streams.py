@@ -222,7 +222,7 @@ class Pictures:
         return self.units[number].keyframe
 
     def take(self, number, *, last):
-        return self.source.take(self.units[number], last=last)
+        return self.source.pop(self.units[number], last=last)
 
     def skip(self, number):
         return self.source.skip(self.units[number])

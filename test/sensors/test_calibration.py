@@ -10,8 +10,8 @@ import pytest
 from edgefirst.schemas import edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import Transforms, transforms_of
-from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frames_of, judge
+from edgefirst_ros.messages import Transforms, list_transforms
+from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, find_frames, judge
 from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
 
 CAMERA_INFO, MODEL_INFO = "sensor_msgs/msg/CameraInfo", "edgefirst_msgs/msg/ModelInfo"
@@ -33,8 +33,8 @@ def transform(child, x, parent="base_link"):
 def test_camera_info():
     found = Calibration()
     assert (found.camera_info, found.focal_35mm()) == (None, None)
-    found.take(CAMERA_INFO, camera())
-    found.take(CAMERA_INFO, camera(fx=5.0, name="other"))
+    found.add(CAMERA_INFO, camera())
+    found.add(CAMERA_INFO, camera(fx=5.0, name="other"))
     assert found.camera_info == {
         "frame_id": "camera", "width": 1920, "height": 1080, "distortion_model": "plumb_bob",
         "d": [0.1, -0.2, 0, 0, 0.5], "k": [1000, 0, 960, 0, 1001, 540, 0, 0, 1], "r": [1, 0, 0, 0, 1, 0, 0, 0, 1],
@@ -60,7 +60,7 @@ def test_a_region_of_interest_is_what_the_pictures_show(roi, shown, middle):
     header = std_msgs.Header(frame_id="camera")
     size = whole.height, whole.width
     sent = sensor_msgs.CameraInfo(header, *size, "plumb_bob", whole.d, whole.k, whole.r, p, roi=part)
-    found.take(CAMERA_INFO, sent)
+    found.add(CAMERA_INFO, sent)
     info = found.camera_info
     assert (info["width"], info["height"]) == shown
     assert (info["k"][2], info["k"][5]) == (info["p"][2], info["p"][6]) == middle
@@ -73,7 +73,7 @@ def test_an_info_without_a_frame_has_that_of_the_pictures(sent, frame):
     found = Calibration(
         {"camera": PictureFacts("/rgb/image_raw/compressed", "/rgb/camera_info", frame_id="rgb_optical")}
     )
-    found.take(CAMERA_INFO, camera(name=sent), topic="/rgb/camera_info")
+    found.add(CAMERA_INFO, camera(name=sent), topic="/rgb/camera_info")
     assert found.camera_info["frame_id"] == frame
 
 
@@ -91,7 +91,7 @@ def test_an_info_without_a_frame_has_that_of_the_pictures(sent, frame):
 )
 def test_distortion_models_have_the_names_of_ros(sent, name):
     found, info = Calibration(), camera()
-    found.take(CAMERA_INFO, sensor_msgs.CameraInfo(
+    found.add(CAMERA_INFO, sensor_msgs.CameraInfo(
         std_msgs.Header(frame_id="camera"), info.height, info.width, sent, info.d, info.k, info.r, info.p))  # fmt: skip
     assert found.camera_info["distortion_model"] == name
 
@@ -114,7 +114,7 @@ def test_rectified_pictures_have_no_distortion(topic, p, straight):
     sent = sensor_msgs.CameraInfo(
         std_msgs.Header(frame_id="camera"), 1080, 1920, "plumb_bob", list(raw.d), list(raw.k), list(raw.r), p
     )
-    found.take(CAMERA_INFO, sent, topic="/left/camera_info")
+    found.add(CAMERA_INFO, sent, topic="/left/camera_info")
     info = found.camera_info
     assert info["k"] == ([900, 0, 950, 0, 901, 530, 0, 0, 1] if straight else list(raw.k))
     assert info["d"] == ([0.0] * 5 if straight else list(raw.d))
@@ -130,41 +130,41 @@ def test_rectified_pictures_have_no_distortion(topic, p, straight):
 )  # fmt: skip
 def test_focal_lengths_that_are_none(fx, width, focal):
     found = Calibration()
-    found.take(CAMERA_INFO, camera(fx, width))
+    found.add(CAMERA_INFO, camera(fx, width))
     assert found.focal_35mm() == focal
 
 
 def test_transforms_and_labels():
     found = Calibration()
-    found.take(TRANSFORM, transform("radar", 1.5))
-    found.take(TRANSFORM, transform("radar", 9.0))
-    found.take(TRANSFORM, transform("lidar", 4.0, "radar"))
-    both = [*transforms_of(TRANSFORM, transform("camera", 0.5)), *transforms_of(TRANSFORM, transform("radar", 8.0))]
-    found.take(TF_MESSAGE, Transforms(both))
+    found.add(TRANSFORM, transform("radar", 1.5))
+    found.add(TRANSFORM, transform("radar", 9.0))
+    found.add(TRANSFORM, transform("lidar", 4.0, "radar"))
+    both = [*list_transforms(TRANSFORM, transform("camera", 0.5)), *list_transforms(TRANSFORM, transform("radar", 8.0))]
+    found.add(TF_MESSAGE, Transforms(both))
     assert [(t["parent"], t["child"], t["translation"][0]) for t in found.static_transforms] == [
         ("base_link", "camera", 0.5), ("base_link", "radar", 1.5), ("radar", "lidar", 4.0),
     ]  # fmt: skip
     assert found.static_transforms[0]["translation"] == [0.5, 2, 3]
     assert found.static_transforms[0]["rotation"] == [0, 0, 0, 2]
-    found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=[]))
-    found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["car", "person"]))
-    found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["other"]))
+    found.add(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=[]))
+    found.add(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["car", "person"]))
+    found.add(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["other"]))
     assert found.labels == ["car", "person"]
-    found.take("sensor_msgs/msg/Imu", object())
+    found.add("sensor_msgs/msg/Imu", object())
 
 
 def test_merge_keeps_what_is_known():
     first, second = Calibration(), Calibration()
-    first.take(TRANSFORM, transform("radar", 1.0))
-    second.take(TRANSFORM, transform("radar", 2.0))
-    second.take(TRANSFORM, transform("lidar", 3.0))
-    second.take(CAMERA_INFO, camera())
-    second.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["car"]))
+    first.add(TRANSFORM, transform("radar", 1.0))
+    second.add(TRANSFORM, transform("radar", 2.0))
+    second.add(TRANSFORM, transform("lidar", 3.0))
+    second.add(CAMERA_INFO, camera())
+    second.add(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["car"]))
     first.merge(second)
     assert [t["translation"][0] for t in first.static_transforms] == [3.0, 1.0]
     assert (first.labels, first.camera_info["width"]) == (["car"], 1920)
     other = Calibration()
-    other.take(CAMERA_INFO, camera(name="late"))
+    other.add(CAMERA_INFO, camera(name="late"))
     first.merge(other)
     assert first.camera_info["frame_id"] == "camera"
 
@@ -173,27 +173,27 @@ def test_merge_keeps_what_is_known():
 def test_more_than_any_vehicle_has_is_refused():
     known = Calibration()
     for n in range(4096):
-        known.take(TRANSFORM, transform(f"frame{n}", n))
-    known.take(TRANSFORM, transform("frame7", 99))
+        known.add(TRANSFORM, transform(f"frame{n}", n))
+    known.add(TRANSFORM, transform("frame7", 99))
     with pytest.raises(MessageError, match="4097 static transforms"):
-        known.take(TRANSFORM, transform("one more", 1))
+        known.add(TRANSFORM, transform("one more", 1))
     with pytest.raises(MessageError, match="5000 characters of a name"):
-        Calibration().take(TRANSFORM, transform("x" * 5000, 1))
+        Calibration().add(TRANSFORM, transform("x" * 5000, 1))
     with pytest.raises(MessageError, match="65537 labels"):
-        known.take(MODEL_INFO, types.SimpleNamespace(labels=["x"] * 65_537))
+        known.add(MODEL_INFO, types.SimpleNamespace(labels=["x"] * 65_537))
     far = types.SimpleNamespace(frame_id="a", distortion_model="", d=[0.0] * 65)
     with pytest.raises(MessageError, match="65 coefficients"):
-        known.take(CAMERA_INFO, far)
+        known.add(CAMERA_INFO, far)
     assert (len(known.static_transforms), known.labels, known.camera_info) == (4096, None, None)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0])
 def test_a_camera_without_a_focal_length(value):
     known = Calibration()
-    known.take(CAMERA_INFO, camera(fx=value))
+    known.add(CAMERA_INFO, camera(fx=value))
     assert known.focal_35mm() is None
     known = Calibration()
-    known.take(CAMERA_INFO, camera(width=0))
+    known.add(CAMERA_INFO, camera(width=0))
     assert known.focal_35mm() is None
 
 
@@ -209,7 +209,7 @@ def test_rounding_moves_no_sensor(by, turn, moves):
         place, angle = ((0, 2, 3), (0, 0, 0, 2)) if not n else ((0, 2 + by, 3), turn)
         moved = geometry_msgs.Transform(geometry_msgs.Vector3(*place), geometry_msgs.Quaternion(*angle))
         sent = geometry_msgs.TransformStamped(std_msgs.Header(frame_id="base_link"), "lidar", moved)
-        found.take(TRANSFORM, sent, n)
+        found.add(TRANSFORM, sent, n)
     assert found.moving == ({"lidar": "base_link"} if moves else {})
     assert len(found.constant().static_transforms) == (not moves)
 
@@ -252,13 +252,13 @@ def test_what_a_calibration_is_worth(info, transforms, frames, word):
 
 
 def test_frames_of_sensors():
-    assert frames_of(["camera", "radar.cube", "radar.targets", "lidar.depth", "depth"], {}) == {"radar", "lidar"}
+    assert find_frames(["camera", "radar.cube", "radar.targets", "lidar.depth", "depth"], {}) == {"radar", "lidar"}
 
 
 def test_intrinsics_that_change_are_told_and_the_first_are_kept():
     found = Calibration()
     for time, width in ((1, 640), (2, 640), (1_700_000_000_123_456_789, 800), (3, 640)):
-        found.take(CAMERA_INFO, camera(width=width), time)
+        found.add(CAMERA_INFO, camera(width=width), time)
     assert found.camera_info["width"] == 640
     told = "camera/info changes at 2023-11-14T22:13:20.123Z (log_time 1700000000123456789): the first one counts"
     assert found.notes == [told]
@@ -271,9 +271,9 @@ def test_transforms_may_come_while_the_metadata_are_made():
     class Key(tuple):
         def __iter__(self):
             yield super().__getitem__(0)
-            found.take(TRANSFORM, transform("late", 1.0, "vehicle"))
+            found.add(TRANSFORM, transform("late", 1.0, "vehicle"))
             yield super().__getitem__(1)
 
-    found.take(TRANSFORM, transform("radar", 1.5, "vehicle"))
+    found.add(TRANSFORM, transform("radar", 1.5, "vehicle"))
     found._transforms = {Key(key): first for key, first in found._transforms.items()}
     assert {one["child"] for one in found.static_transforms} >= {"radar", "base_link"}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pypcd4 import PointCloud
 
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, decode_grid, encode_cloud, points_of
+from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, decode_grid, encode_cloud, read_points
 
 FORMS = ("binary", "binary_compressed", "ascii")
 FORMATS = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "f", 8: "d"}
@@ -238,9 +238,9 @@ def test_any_cloud_comes_back(drawn, form, random):
     mixed = random.sample(fields, len(fields))
     cloud = message(mixed, width, height, step, data, row, big)
     points = decode_cloud(encoded(cloud, form))
-    assert points.tobytes() == points_of(cloud).tobytes() == b"".join(wanted)
+    assert points.tobytes() == read_points(cloud).tobytes() == b"".join(wanted)
     assert points.shape == (width * height,)
-    assert points.dtype == points_of(cloud).dtype
+    assert points.dtype == read_points(cloud).dtype
 
 
 HEADER = (

@@ -10,7 +10,7 @@ from PIL import Image
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.companions import decode, encode, storable
+from edgefirst_ros.sensors.companions import check_storable, decode, encode
 
 
 def message(values):
@@ -23,7 +23,7 @@ def message(values):
 @pytest.mark.parametrize("sensor", ["lidar.depth", "depth"])
 def test_depth_is_a_png_of_the_same_values(sensor):
     depth = np.arange(20, dtype=np.uint16).reshape(4, 5) * 3000
-    storable(sensor, message(depth))
+    check_storable(sensor, message(depth))
     member = b"".join(encode(sensor, message(depth), 1, Settings()))
     with Image.open(io.BytesIO(member)) as picture:
         assert (picture.format, np.asarray(picture).tolist()) == ("PNG", depth.tolist())
@@ -32,7 +32,7 @@ def test_depth_is_a_png_of_the_same_values(sensor):
 
 def test_reflectivity_is_a_jpeg_in_gray():
     values = np.full((8, 16), 90, np.uint8)
-    storable("lidar.reflect", message(values))
+    check_storable("lidar.reflect", message(values))
     member = b"".join(encode("lidar.reflect", message(values), 1, Settings()))
     with Image.open(io.BytesIO(member)) as picture:
         assert (picture.format, picture.mode, picture.size) == ("JPEG", "L", (16, 8))
@@ -42,4 +42,4 @@ def test_reflectivity_is_a_jpeg_in_gray():
 @pytest.mark.parametrize(("sensor", "kind"), [("lidar.depth", np.uint8), ("lidar.reflect", np.uint16)])
 def test_what_is_of_the_other_sensor_cannot_be_stored(sensor, kind):
     with pytest.raises(MessageError, match="cannot be stored"):
-        storable(sensor, message(np.zeros((4, 5), kind)))
+        check_storable(sensor, message(np.zeros((4, 5), kind)))

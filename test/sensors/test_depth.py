@@ -13,7 +13,7 @@ from PIL import Image
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.companions import decode_depth, decode_reflect, encode, storable
+from edgefirst_ros.sensors.companions import check_storable, decode_depth, decode_reflect, encode
 
 
 def encode_depth(image):
@@ -41,7 +41,7 @@ def test_depth_is_exact(padding, big):
     depth = np.random.default_rng(1).integers(0, 65536, (33, 47), np.uint16)
     depth[0, :2] = 0, 65535
     image = message("mono16", depth, padding, big)
-    storable("lidar.depth", image)
+    check_storable("lidar.depth", image)
     png = encode_depth(image)
     assert np.array_equal(cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED), depth)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(png))), depth)
@@ -53,7 +53,7 @@ def test_depth_is_exact(padding, big):
 def test_reflectivity(padding):
     values = cv2.resize(np.random.default_rng(2).integers(0, 256, (6, 9), np.uint8), (90, 61))
     image = message("mono8", values, padding)
-    storable("lidar.reflect", image)
+    check_storable("lidar.reflect", image)
     found = Image.open(io.BytesIO(encode_reflect(image)))
     assert (found.mode, found.size) == ("L", (90, 61))
     assert np.mean((np.asarray(found, float) - values) ** 2) < 4
@@ -88,11 +88,11 @@ def test_what_is_short_is_refused(values):
     for sensor, encoding, kind in (("lidar.depth", "mono16", np.uint16), ("lidar.reflect", "mono8", np.uint8)):
         image = message(encoding, np.zeros((3, 8 // kind().itemsize), kind), **values)
         with pytest.raises(MessageError, match="cannot be stored"):
-            storable(sensor, image)
+            check_storable(sensor, image)
 
 
 def test_other_encodings_are_refused():
     with pytest.raises(MessageError, match="mono16"):
-        storable("lidar.depth", message("mono8", np.zeros((3, 4), np.uint8)))
+        check_storable("lidar.depth", message("mono8", np.zeros((3, 4), np.uint8)))
     with pytest.raises(MessageError, match="mono8"):
         encode_reflect(message("mono16", np.zeros((3, 4), np.uint16)))

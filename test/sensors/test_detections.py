@@ -18,7 +18,7 @@ from PIL import Image
 
 from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
 from edgefirst_ros.messages import Cubes, SpaceBox
-from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
+from edgefirst_ros.sensors.detections import Context, make_box_rows, make_model_rows, map_labels
 from edgefirst_ros.sensors.masks import is_empty
 
 Box, Mask, Duration = edgefirst_msgs.DetectBox, edgefirst_msgs.MaskBox, builtin_interfaces.Duration
@@ -79,7 +79,7 @@ def test_boxes_labels_and_timing():
         Box(0.1, 0.2, 0.3, 0.4, "tree", 1.0, track_id="7"),
         Box(0.1, 0.2, 0.3, 0.4, "car", 0.0),
     ]
-    rows, dropped = rows_of_model(model(boxes), CONTEXT)
+    rows, dropped = make_model_rows(model(boxes), CONTEXT)
     assert dropped == {}
     assert [row["label"] for row in rows] == ["person", "tree", "car"]
     assert [row["label_index"] for row in rows] == [2, None, 1]
@@ -98,7 +98,7 @@ def test_a_time_during_which_the_clock_was_set_back_is_not_known():
     times = time(-3, 5), time(0, 30), time(0, 400)
     box = [Box(0.5, 0.5, 0.1, 0.1, "car", 0.25)]
     sent = edgefirst_msgs.Detect(std_msgs.Header(frame_id="camera"), *times, box)
-    rows, _ = rows_of_model(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
+    rows, _ = make_model_rows(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
     assert rows[0]["timing"] == {"load": None, "preprocess": None, "inference": 30, "decode": 400}
 
 
@@ -108,7 +108,7 @@ def test_stamps_of_the_oldest_form_are_no_durations():
     box = [Box(0.5, 0.5, 0.1, 0.1, "car", 0.25)]
     stamp = 1_720_000_000, 500
     sent = edgefirst_msgs.Detect(std_msgs.Header(time(*stamp), "camera"), time(*stamp), time(0, 30), time(5400, 7), box)
-    rows, _ = rows_of_model(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
+    rows, _ = make_model_rows(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
     assert rows[0]["timing"] == {"load": None, "preprocess": None, "inference": 30, "decode": None}
 
 
@@ -121,7 +121,7 @@ def test_the_older_form():
         time(0, 400),
         [Box(0.5, 0.5, 0.1, 0.1, "car", 0.25)],
     )
-    rows, dropped = rows_of_model(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
+    rows, dropped = make_model_rows(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
     assert rows[0]["timing"] == {"load": 2, "preprocess": None, "inference": 1_000_000_030, "decode": 400}
     assert (rows[0]["label_index"], len(rows), dropped) == (1, 1, {})
 
@@ -140,7 +140,7 @@ def test_bad_boxes_are_counted_and_masks_stay_with_their_boxes(bad, reason):
     cells = [bytes([255, 0]), bytes([0, 255])]
     masks = [Mask(1, 2, 1, "", data, True) for data in cells]
     good = Box(0.5, 0.5, 1.0, 1.0, "car", 0.5)
-    rows, dropped = rows_of_model(model([Box(*bad), good], masks), CONTEXT)
+    rows, dropped = make_model_rows(model([Box(*bad), good], masks), CONTEXT)
     assert (len(rows), dropped) == (1, {reason: 1})
     assert rows[0]["object_id"] == str(uuid.uuid5(uuid.NAMESPACE_URL, "host_2020_01_01_00_00_00/12/1"))
     found = pixels(rows[0]["mask"], (64, 48))
@@ -154,7 +154,7 @@ def test_masks_are_placed_by_the_formula(encoding):
     cells[0, :3] = (127, 128, 255)
     data = cells.tobytes() if not encoding else zstandard.ZstdCompressor().compress(cells.tobytes())
     box = Box(0.45, 0.6, 0.5, 0.7, "car", 0.5)
-    rows, _ = rows_of_model(model([box], [Mask(7, 5, 1, encoding, data, True)]), CONTEXT)
+    rows, _ = make_model_rows(model([box], [Mask(7, 5, 1, encoding, data, True)]), CONTEXT)
     assert np.array_equal(pixels(rows[0]["mask"], (64, 48)), placed(cells, box, (64, 48)))
 
 
@@ -169,7 +169,7 @@ def test_any_box_even_half_outside(x, y, width, height, data):
     cells = np.frombuffer(data.draw(st.randoms(use_true_random=False)).randbytes(shape[0] * shape[1]), np.uint8)
     box = Box(x, y, width, height, "car", 0.5)
     context = Context("s", 0, size)
-    rows, dropped = rows_of_model(model([box], [Mask(*shape, 1, "", cells.tobytes(), True)]), context)
+    rows, dropped = make_model_rows(model([box], [Mask(*shape, 1, "", cells.tobytes(), True)]), context)
     assert dropped == {}
     found, wanted = pixels(rows[0]["mask"], size), placed(cells.reshape(shape), box, size)
     # A pixel's middle may lie on the very edge of a cell, where rounding decides: next to exact, never far.
@@ -182,7 +182,7 @@ def test_any_box_even_half_outside(x, y, width, height, data):
 
 @pytest.mark.parametrize(("width", "height"), [(0.0, 0.5), (-0.5, 0.5), (1e-45, 1e-45), (1e-30, 0.5)])
 def test_boxes_of_no_size_have_empty_masks(width, height):
-    rows, dropped = rows_of_model(
+    rows, dropped = make_model_rows(
         model([Box(0.3, 0.3, width, height, "car", 0.5)], [Mask(2, 2, 1, "", b"\xff" * 4, True)]), CONTEXT
     )
     assert dropped == {}
@@ -190,7 +190,9 @@ def test_boxes_of_no_size_have_empty_masks(width, height):
 
 
 def test_a_box_larger_than_the_picture_fills_it():
-    rows, _ = rows_of_model(model([Box(0.5, 0.5, 3e38, 3e38, "car", 0.5)], [Mask(1, 1, 1, "", b"\xff", True)]), CONTEXT)
+    rows, _ = make_model_rows(
+        model([Box(0.5, 0.5, 3e38, 3e38, "car", 0.5)], [Mask(1, 1, 1, "", b"\xff", True)]), CONTEXT
+    )
     assert pixels(rows[0]["mask"], (64, 48)).all()
 
 
@@ -211,7 +213,7 @@ def test_a_box_larger_than_the_picture_fills_it():
     ],
 )
 def test_broken_masks_are_counted_and_the_box_is_kept(mask):
-    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [sent(*mask, True)]), CONTEXT)
+    rows, dropped = make_model_rows(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [sent(*mask, True)]), CONTEXT)
     assert dropped == {BAD_MASK: 1}
     assert "mask" not in rows[0]
 
@@ -219,17 +221,17 @@ def test_broken_masks_are_counted_and_the_box_is_kept(mask):
 def test_a_tall_mask_costs_no_more_than_the_picture():
     data = zstandard.ZstdCompressor().compress(b"\xff" * 2**26)
     mask = Mask(2**26, 1, 1, "zstd", data, True)
-    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 1.0, 1.0, "car", 0.5)], [mask]), CONTEXT)
+    rows, dropped = make_model_rows(model([Box(0.5, 0.5, 1.0, 1.0, "car", 0.5)], [mask]), CONTEXT)
     assert dropped == {}
     assert pixels(rows[0]["mask"], (64, 48)).all()
 
 
 def test_left_over_masks_are_counted():
     masks = [Mask(1, 1, 1, "", b"\xff", False), Mask(1, 1, 1, "", b"\xff", True)]
-    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], masks), CONTEXT)
+    rows, dropped = make_model_rows(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], masks), CONTEXT)
     assert dropped == {BAD_MASK: 1}
     assert ["mask" in row for row in rows] == [False, True]
-    assert rows_of_model(model([]), CONTEXT) == ([], {})
+    assert make_model_rows(model([]), CONTEXT) == ([], {})
 
 
 # ---- masks of classes --------------------------------------------------------------------------
@@ -248,7 +250,7 @@ def test_a_mask_of_classes_is_a_row_of_its_own(encoding, shape):
     if encoding:
         data = zstandard.ZstdCompressor(write_content_size=encoding == "zstd").compress(data)
     mask = Mask(*shape, 1, "zstd" if encoding else "", data, False)
-    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [mask]), CONTEXT)
+    rows, dropped = make_model_rows(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [mask]), CONTEXT)
     assert (len(rows), dropped) == (2, {})
     assert set(rows[1]) == {"timing", "mask"}
     assert rows[1]["timing"] == rows[0]["timing"]
@@ -259,7 +261,7 @@ def test_a_mask_of_classes_is_a_row_of_its_own(encoding, shape):
 
 def test_of_scores_the_highest_counts_and_of_equal_ones_the_first():
     scores = np.random.default_rng(6).integers(0, 4, (48, 64, 5), np.uint8)  # few values: many are equal
-    rows, dropped = rows_of_model(model([], [Mask(48, 64, 1, "", scores.tobytes(), False)]), CONTEXT)
+    rows, dropped = make_model_rows(model([], [Mask(48, 64, 1, "", scores.tobytes(), False)]), CONTEXT)
     assert dropped == {}
     assert np.array_equal(classes(rows[0]["mask"]), scores.argmax(axis=2))
 
@@ -267,11 +269,11 @@ def test_of_scores_the_highest_counts_and_of_equal_ones_the_first():
 def test_a_mask_without_a_header_is_that_of_its_boxes():
     cells = np.arange(48 * 64, dtype=np.uint16).reshape(48, 64).astype(np.uint8)
     message = detect([Box(0.5, 0.5, 1.0, 1.0, "car", 0.5)])
-    rows, dropped = rows_of_model(message, CONTEXT, alone(48, 64, 1, "", cells.tobytes(), False))
+    rows, dropped = make_model_rows(message, CONTEXT, alone(48, 64, 1, "", cells.tobytes(), False))
     assert (len(rows), dropped) == (2, {})
     assert np.array_equal(classes(rows[1]["mask"]), cells)
     assert rows[1]["timing"] == {"load": 1, "preprocess": None, "inference": 20, "decode": 300}
-    rows, dropped = rows_of_model(message, CONTEXT, alone(1, 1, 1, "", b"\xff", True))
+    rows, dropped = make_model_rows(message, CONTEXT, alone(1, 1, 1, "", b"\xff", True))
     assert dropped == {}
     assert pixels(rows[0]["mask"], (64, 48)).all()
 
@@ -279,14 +281,14 @@ def test_a_mask_without_a_header_is_that_of_its_boxes():
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_single_instance_mask_does_not_tell_its_box(count):
     message = detect([Box(0.5, 0.5, 1.0, 1.0, "car", 0.5)] * count)
-    rows, dropped = rows_of_model(message, CONTEXT, alone(1, 1, 1, "", b"\xff", True))
+    rows, dropped = make_model_rows(message, CONTEXT, alone(1, 1, 1, "", b"\xff", True))
     assert (len(rows), dropped) == (count, {BAD_MASK: 1})
     assert not any("mask" in row for row in rows)
 
 
 def test_no_cells_at_all_is_nothing_found():
-    assert rows_of_model(model([], [Mask(0, 0, 1, "", b"", False)]), CONTEXT) == ([], {})
-    assert rows_of_model(detect([]), CONTEXT, alone(0, 0, 1, "", b"", False)) == ([], {})
+    assert make_model_rows(model([], [Mask(0, 0, 1, "", b"", False)]), CONTEXT) == ([], {})
+    assert make_model_rows(detect([]), CONTEXT, alone(0, 0, 1, "", b"", False)) == ([], {})
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,7 @@ def test_no_cells_at_all_is_nothing_found():
     ],
 )
 def test_broken_masks_of_classes_are_counted(mask):
-    assert rows_of_model(model([], [sent(*mask, False)]), CONTEXT) == ([], {BAD_MASK: 1})
+    assert make_model_rows(model([], [sent(*mask, False)]), CONTEXT) == ([], {BAD_MASK: 1})
 
 
 def test_masks_need_a_picture_and_to_be_wanted():
@@ -315,26 +317,26 @@ def test_masks_need_a_picture_and_to_be_wanted():
         Context("s", 0, (8, 8), masks=False),
         Context("s", 0, (8, 8), semantic=False),
     )
-    assert [rows_of_model(m, nowhere)[1] for m in (result, result2)] == [{MASK_NO_PICTURE: 1}, {MASK_NO_PICTURE: 1}]
-    assert [rows_of_model(m, unwanted)[1] for m in (result, result2)] == [{}, {}]
-    assert [rows_of_model(m, single)[1] for m in (result, result2)] == [{}, {SEMANTIC: 1}]
-    assert "mask" not in rows_of_model(result, unwanted)[0][0]
-    assert "mask" in rows_of_model(result, single)[0][0]
+    assert [make_model_rows(m, nowhere)[1] for m in (result, result2)] == [{MASK_NO_PICTURE: 1}, {MASK_NO_PICTURE: 1}]
+    assert [make_model_rows(m, unwanted)[1] for m in (result, result2)] == [{}, {}]
+    assert [make_model_rows(m, single)[1] for m in (result, result2)] == [{}, {SEMANTIC: 1}]
+    assert "mask" not in make_model_rows(result, unwanted)[0][0]
+    assert "mask" in make_model_rows(result, single)[0][0]
 
 
 # ---- what is wanted ----------------------------------------------------------------------------
 def test_low_scores_and_other_names():
     labels = ["background", "car", "person", "bus"]
     wanted = {"car": "vehicle", "bus": "vehicle", "person": ""}
-    named = mapped_labels(labels, wanted)
+    named = map_labels(labels, wanted)
     assert named == ["background", "vehicle", "person", "bus"]
-    assert mapped_labels(labels, {"car": "person"}) == labels
-    assert mapped_labels(labels, {"car": "person", "person": "car"}) == ["background", "person", "car", "bus"]
-    assert mapped_labels(None, wanted) is None
+    assert map_labels(labels, {"car": "person"}) == labels
+    assert map_labels(labels, {"car": "person", "person": "car"}) == ["background", "person", "car", "bus"]
+    assert map_labels(None, wanted) is None
     context = Context("s", 0, (4, 1), named, labels, min_score=0.5, label_map=wanted)
     scores = {"car": 0.5, "person": 0.9, "bus": 0.499, "tree": 0.9}
     mask = Mask(1, 4, 1, "", bytes([0, 1, 2, 3]), False)
-    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 1, 1, *pair) for pair in scores.items()], [mask]), context)
+    rows, dropped = make_model_rows(model([Box(0.5, 0.5, 1, 1, *pair) for pair in scores.items()], [mask]), context)
     assert dropped == {LOW_SCORE: 1, DROPPED_LABEL: 1}
     assert [(row["label"], row["label_index"]) for row in rows[:-1]] == [("vehicle", 1), ("tree", None)]
     assert classes(rows[-1]["mask"], (4, 1)).tolist() == [[0, 1, 255, 1]]
@@ -342,7 +344,7 @@ def test_low_scores_and_other_names():
 
 def test_classes_of_a_model_with_another_order_count_as_the_labels_do():
     context = Context("s", 0, (3, 1), ["background", "car", "person"], ["background", "person", "car"])
-    rows, _ = rows_of_model(model([], [Mask(1, 3, 1, "", bytes([0, 1, 2]), False)]), context)
+    rows, _ = make_model_rows(model([], [Mask(1, 3, 1, "", bytes([0, 1, 2]), False)]), context)
     assert classes(rows[0]["mask"], (3, 1)).tolist() == [[0, 2, 1]]
 
 
@@ -358,7 +360,7 @@ def test_boxes_in_space():
         Box(1.0, 0.25, 0.5, 2.0, "1", 0.125, 8.0),
         Box(1.0, 0.25, 0.5, 2.0, "1", 1.5, 8.0),
     ]
-    rows, dropped = rows_of_boxes3d(detect(boxes), context)
+    rows, dropped = make_box_rows(detect(boxes), context)
     assert dropped == {NOT_FINITE: 1, LOW_SCORE: 1, BAD_SCORE: 1}
     assert rows[0] == {
         "label": "car",
@@ -383,6 +385,6 @@ def test_boxes_with_poses_of_their_own_that_are_left_out_say_why():
         SpaceBox("map", (1.0, 2.0, x), (0.0, 0.0, 0.0, 1.0), (4.0, 2.0, 1.5), label, "")
         for x, label in ((0.5, ""), (math.nan, ""), (math.nan, "van"), (math.nan, "car"), (0.5, "bus"))
     ]
-    rows, dropped = rows_of_boxes3d(Cubes(boxes), context)
+    rows, dropped = make_box_rows(Cubes(boxes), context)
     assert dropped == {NOT_FINITE: 2, DROPPED_LABEL: 2}
     assert [(row["label"], row["box3d"]) for row in rows] == [(None, (1.0, 2.0, 0.5, 4.0, 2.0, 1.5))]

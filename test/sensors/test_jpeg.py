@@ -16,8 +16,8 @@ from PIL import Image
 from small_pictures import jpeg, png
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.jpeg import check_jpeg, jpeg_segments, jpeg_size
-from edgefirst_ros.sensors.png import check_png, png_chunk, png_chunks
+from edgefirst_ros.sensors.jpeg import check_jpeg, iter_segments, read_jpeg_size
+from edgefirst_ros.sensors.png import check_png, iter_chunks, make_chunk
 
 
 def segments(data):
@@ -34,7 +34,7 @@ def segments(data):
 def test_sizes():
     for options in ({}, {"progressive": True}, {"subsampling": 2}, {"quality": 5}):
         data = jpeg(**options)
-        assert jpeg_size(data) == check_jpeg(data) == check_jpeg(data + bytes(70_000)) == (64, 48)
+        assert read_jpeg_size(data) == check_jpeg(data) == check_jpeg(data + bytes(70_000)) == (64, 48)
     assert check_png(png()) == (4, 3)
 
 
@@ -104,7 +104,7 @@ def test_frames_of_no_size_are_refused():
     place = data.index(b"\xff\xc0")
     data[place + 5 : place + 7] = b"\0\0"
     with pytest.raises(MessageError):
-        jpeg_size(data)
+        read_jpeg_size(data)
     header = struct.pack(">I4sIIBBBBB", 13, b"IHDR", 2**31 - 1, 1, 8, 0, 0, 0, 0)
     hostile = b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", zlib.crc32(header[4:])) + png()[33:]
     with pytest.raises(MessageError):
@@ -116,22 +116,22 @@ def test_bytes_that_fill_up_before_a_marker_are_passed_over():
     whole = jpeg()
     head, behind = segments(whole)
     filled = whole[:2] + b"".join(b"\xff" * n + body for n, (_, body) in enumerate(head)) + behind
-    assert jpeg_size(filled) == check_jpeg(filled) == Image.open(io.BytesIO(filled)).size == (64, 48)
-    assert [marker for marker, _, _ in jpeg_segments(filled)] == [marker for marker, _ in head]
+    assert read_jpeg_size(filled) == check_jpeg(filled) == Image.open(io.BytesIO(filled)).size == (64, 48)
+    assert [marker for marker, _, _ in iter_segments(filled)] == [marker for marker, _ in head]
 
 
 @pytest.mark.parametrize("components", [0, 2, 4])
 def test_a_frame_header_has_three_bytes_for_each_component(components):
     data = bytearray(jpeg())
     data[data.index(b"\xff\xc0") + 9] = components  # there are three
-    for reader in (jpeg_size, check_jpeg):
+    for reader in (read_jpeg_size, check_jpeg):
         with pytest.raises(MessageError, match="frame header of 15 bytes"):
             reader(bytes(data))
 
 
 def test_a_jpeg_without_a_frame_header_has_no_size():
     with pytest.raises(MessageError, match="without a frame header"):
-        jpeg_size(_without(jpeg(), 0xC0))
+        read_jpeg_size(_without(jpeg(), 0xC0))
 
 
 @settings(max_examples=150)
@@ -140,7 +140,13 @@ def test_damage_is_a_message_error_or_nothing(data):
     source = bytearray(jpeg())
     for _ in range(data.draw(st.integers(1, 4))):
         source[data.draw(st.integers(0, 700))] = data.draw(st.integers(0, 255))
-    for reader in (check_jpeg, jpeg_size, lambda d: list(jpeg_segments(d)), check_png, lambda d: list(png_chunks(d))):
+    for reader in (
+        check_jpeg,
+        read_jpeg_size,
+        lambda d: list(iter_segments(d)),
+        check_png,
+        lambda d: list(iter_chunks(d)),
+    ):
         try:
             reader(bytes(source))
         except MessageError:
@@ -149,12 +155,12 @@ def test_damage_is_a_message_error_or_nothing(data):
 
 @given(st.sampled_from([b"IDAT", b"tEXt"]), st.binary(max_size=300))
 def test_chunks(kind, body):
-    made = png_chunk(kind, body)
+    made = make_chunk(kind, body)
     assert made == struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     whole = png()
     inserted = whole[:33] + made + whole[33:]
-    assert [(k, bytes(b)) for k, b in png_chunks(inserted)][1] == (kind, body)
-    assert [k for k, _ in png_chunks(whole)] == [b"IHDR", b"IDAT", b"IEND"]
+    assert [(k, bytes(b)) for k, b in iter_chunks(inserted)][1] == (kind, body)
+    assert [k for k, _ in iter_chunks(whole)] == [b"IHDR", b"IDAT", b"IEND"]
 
 
 def test_a_jpeg_that_ends_in_the_header_of_its_scan_is_cut():

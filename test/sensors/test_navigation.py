@@ -18,13 +18,13 @@ from edgefirst_ros.sensors.navigation import (
     FixTrack,
     GeoPosition,
     ValueTrack,
-    attitude_of,
     compose,
+    find_angles,
     fix_of,
+    interpolate,
     invert,
-    reachable,
-    slerp,
-    yaw_pitch_roll,
+    is_reachable,
+    read_attitude,
 )
 
 S = 1_000_000_000
@@ -75,11 +75,11 @@ def test_fixes_of_messages():
 
 
 def test_reach_is_a_kilometre_a_second():
-    assert reachable(fix(0), fix(S, 1.0 + 999.9 * METRE))
-    assert not reachable(fix(0), fix(S, 1.0 + 1000.2 * METRE))
-    assert reachable(fix(0, 0, 179.999), fix(S, 0, -179.999))
-    assert reachable(fix(0, 60, 0), fix(S, 60, 1999 * METRE))
-    assert reachable(fix(7), fix(7))
+    assert is_reachable(fix(0), fix(S, 1.0 + 999.9 * METRE))
+    assert not is_reachable(fix(0), fix(S, 1.0 + 1000.2 * METRE))
+    assert is_reachable(fix(0, 0, 179.999), fix(S, 0, -179.999))
+    assert is_reachable(fix(0, 60, 0), fix(S, 60, 1999 * METRE))
+    assert is_reachable(fix(7), fix(7))
 
 
 # ---- positions ---------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def valid_of(fixes):
         one
         for n, one in enumerate(known)
         if len(known) == 1
-        or (n > 0 and reachable(known[n - 1], one))
-        or (n + 1 < len(known) and reachable(one, known[n + 1]))
+        or (n > 0 and is_reachable(known[n - 1], one))
+        or (n + 1 < len(known) and is_reachable(one, known[n + 1]))
     ]
     return kept, len(fixes) - len(kept)
 
@@ -160,7 +160,7 @@ def position_of(fixes, stamp, gap):
     kept, _ = valid_of(fixes)
     before = max((f for f in kept if f.stamp <= stamp), key=lambda f: f.stamp, default=None)
     after = min((f for f in kept if f.stamp >= stamp), key=lambda f: f.stamp, default=None)
-    if before is None or after is None or after.stamp - before.stamp > gap or not reachable(before, after):
+    if before is None or after is None or after.stamp - before.stamp > gap or not is_reachable(before, after):
         return None
     part = (stamp - before.stamp) / (after.stamp - before.stamp) if after.stamp > before.stamp else 0
     return before.latitude + part * (after.latitude - before.latitude)
@@ -253,7 +253,7 @@ def test_a_clock_that_was_set_back_begins_a_track_of_its_own():
 
 
 def test_memory_is_bounded():
-    made, attitudes = FixTrack(), ValueTrack(slerp)
+    made, attitudes = FixTrack(), ValueTrack(interpolate)
     for n in range(5000):
         made.add(fix(n * S // 10))
         attitudes.add(n * S // 10, (0.0, 0.0, 0.0, 1.0))
@@ -279,34 +279,34 @@ def about_z(angle):
 
 
 def test_attitudes_of_messages():
-    assert attitude_of(imu(0, 0, 3.0, 4.0, -1.0)) == (0, 0, 0.6, 0.8)
-    assert attitude_of(imu(0, 0, 0, 1.0)) == (0, 0, 0, 1)
+    assert read_attitude(imu(0, 0, 3.0, 4.0, -1.0)) == (0, 0, 0.6, 0.8)
+    assert read_attitude(imu(0, 0, 0, 1.0)) == (0, 0, 0, 1)
     for bad in ((0, 0, 0, 0.0), (0, 0, math.nan, 1), (math.inf, 0, 0, 1), (1e200, 0, 0, 0)):
-        assert attitude_of(imu(*bad)) is None
+        assert read_attitude(imu(*bad)) is None
     for sign in (1.0, -1.0):
-        assert attitude_of(imu(0, 0, 0, sign, -1.0)) is None
-        assert attitude_of(imu(0, 0, 0, sign, rate=1e-9)) is None  # as Livox, Hesai and RoboSense send it
-    assert attitude_of(imu(0, 0, 3.0, 4.0, rate=1.0)) == (0, 0, 0.6, 0.8)
+        assert read_attitude(imu(0, 0, 0, sign, -1.0)) is None
+        assert read_attitude(imu(0, 0, 0, sign, rate=1e-9)) is None  # as Livox, Hesai and RoboSense send it
+    assert read_attitude(imu(0, 0, 3.0, 4.0, rate=1.0)) == (0, 0, 0.6, 0.8)
 
 
 def test_slerp_turns_evenly_the_short_way():
-    made = ValueTrack(slerp)
+    made = ValueTrack(interpolate)
     made.add(0, about_z(10))
     made.add(S, tuple(-part for part in about_z(100)))
     for part in range(1, 9):
         found = made.at(part * S // 9)
-        assert yaw_pitch_roll(found)[0] == pytest.approx(10 + 10 * part, abs=1e-6)
+        assert find_angles(found)[0] == pytest.approx(10 + 10 * part, abs=1e-6)
         assert math.hypot(*found) == pytest.approx(1, abs=1e-12)
     assert made.at(0) == about_z(10)
 
 
 @given(st.floats(0, 1e-3), st.floats(0, 1))
 def test_slerp_of_next_to_no_turn(angle, part):
-    made = ValueTrack(slerp)
+    made = ValueTrack(interpolate)
     made.add(0, about_z(0))
     made.add(10**9, about_z(angle))
     found = made.at(int(part * 10**9))
-    assert yaw_pitch_roll(found)[0] == pytest.approx(angle * int(part * 10**9) / 10**9, abs=1e-12)
+    assert find_angles(found)[0] == pytest.approx(angle * int(part * 10**9) / 10**9, abs=1e-12)
 
 
 def test_yaw_pitch_roll_against_rotation_matrices():
@@ -320,7 +320,7 @@ def test_yaw_pitch_roll_against_rotation_matrices():
                 [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
             ]
         )
-        yaw, pitch, roll = np.radians(yaw_pitch_roll((x, y, z, w)))
+        yaw, pitch, roll = np.radians(find_angles((x, y, z, w)))
         turn_z = np.array([[np.cos(yaw), -np.sin(yaw), 0], [np.sin(yaw), np.cos(yaw), 0], [0, 0, 1]])
         turn_y = np.array([[np.cos(pitch), 0, np.sin(pitch)], [0, 1, 0], [-np.sin(pitch), 0, np.cos(pitch)]])
         turn_x = np.array([[1, 0, 0], [0, np.cos(roll), -np.sin(roll)], [0, np.sin(roll), np.cos(roll)]])
@@ -335,7 +335,7 @@ def test_yaw_pitch_roll_against_rotation_matrices():
     st.booleans(),
 )
 def test_attitudes_are_those_of_brute_force(known, further, half, forget):
-    stamp, made, first = half * S // 2, ValueTrack(slerp), {}
+    stamp, made, first = half * S // 2, ValueTrack(interpolate), {}
     for tick, angle in known:
         made.add(tick * S, about_z(angle))
         first.setdefault(tick * S, angle)
@@ -348,7 +348,7 @@ def test_attitudes_are_those_of_brute_force(known, further, half, forget):
     found, horizon = made.at(stamp), made.horizon(stamp)
     assert (found is None) == (wanted is None)
     if found is not None:
-        assert yaw_pitch_roll(found)[0] == pytest.approx(wanted, abs=1e-6)
+        assert find_angles(found)[0] == pytest.approx(wanted, abs=1e-6)
     assert stamp <= horizon <= stamp + 2 * S
     for tick, angle in further:
         if tick * S > horizon:

@@ -10,7 +10,7 @@ from streams import stream
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sensors.pictures import VideoParser, codec_of
+from edgefirst_ros.sensors.pictures import VideoParser, find_codec
 from edgefirst_ros.streams import VIDEO
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
@@ -57,7 +57,7 @@ def test_a_message_that_ends_early_is_undecodable():
 
 
 def test_codecs_by_name():
-    assert [codec_of(form) for form in ("h264", "H265 ", "hevc", "avc")] == ["h264", "hevc", "hevc", "h264"]
+    assert [find_codec(form) for form in ("h264", "H265 ", "hevc", "avc")] == ["h264", "hevc", "hevc", "h264"]
     for form in ("", "vp9", "h266"):
         with pytest.raises(MessageError, match="undecodable"):
-            codec_of(form)
+            find_codec(form)

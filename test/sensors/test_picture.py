@@ -15,7 +15,7 @@ from edgefirst.schemas import sensor_msgs, std_msgs
 from PIL import Image
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.picture import PictureEncoder, raw_frame, source_colours
+from edgefirst_ros.sensors.picture import PictureEncoder, find_colours, make_raw_frame
 
 KR_KB = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722)}
 NUMBER = {"bt601": 6, "bt709": 1, None: 2}
@@ -167,7 +167,7 @@ def test_what_is_declared_counts():
         frame = av.VideoFrame(64, 48, "yuv420p")
         for name, value in values.items():
             setattr(frame, name, value)
-        return source_colours(frame)
+        return find_colours(frame)
 
     assert colours(colorspace=1, color_range=2) == ("ITU709", 2)
     assert colours(colorspace=5, color_range=1) == ("ITU601", 1)
@@ -288,7 +288,7 @@ def test_raw_images_as_opencv_reads_them(encoding, padding, size):
     else:
         array = np.concatenate([rgb, np.full((height, width, 1), 255, np.uint8)], -1)[..., :channels]
     expected = array if code is None else cv2.cvtColor(np.ascontiguousarray(array), code)
-    frame = raw_frame(message(encoding, array, width, height, padding))
+    frame = make_raw_frame(message(encoding, array, width, height, padding))
     assert (frame.width, frame.height) == size
     png, jpeg = (pixels(PictureEncoder(form, 95).encode(frame)) for form in ("png", "jpeg"))
     if channels == 2 or half:
@@ -315,7 +315,7 @@ def test_bayer_patterns_as_opencv_reads_them(encoding, size, padding):
     pattern = np.empty((height, width), np.uint8)
     for colour, (line, column) in zip(colours, itertools.product((0, 1), (0, 1)), strict=True):
         pattern[line::2, column::2] = rgb[line::2, column::2, colour]
-    frame = raw_frame(message(encoding, pattern, width, height, padding))
+    frame = make_raw_frame(message(encoding, pattern, width, height, padding))
     png, jpeg = (pixels(PictureEncoder(form, 95).encode(frame)) for form in ("png", "jpeg"))
     expected = cv2.cvtColor(pattern, code)
     inner = (slice(2, -2), slice(2, -2))  # what is beyond an edge is a guess
@@ -350,14 +350,16 @@ def test_bayer_patterns_as_opencv_reads_them(encoding, size, padding):
 def test_images_that_cannot_be_stored(encoding, width, height, step, size):
     image = sensor_msgs.Image(std_msgs.Header(frame_id=""), height, width, encoding, 0, step, np.zeros(size, np.uint8))
     with pytest.raises(MessageError, match="cannot be stored"):
-        raw_frame(image)
+        make_raw_frame(image)
 
 
 @pytest.mark.parametrize("size", [(157, 96), (160, 93), (157, 93)])
 def test_pictures_of_odd_sizes_are_as_good_as_those_of_pillow(size):
     """Chroma belongs to pairs of columns and lines: spread over an odd size it drifts to the right and down."""
     rgb = np.rint(scene(*size)).astype(np.uint8)
-    frame = raw_frame(sensor_msgs.Image(std_msgs.Header(), size[1], size[0], "rgb8", 0, 3 * size[0], rgb.tobytes()))
+    frame = make_raw_frame(
+        sensor_msgs.Image(std_msgs.Header(), size[1], size[0], "rgb8", 0, 3 * size[0], rgb.tobytes())
+    )
     theirs = io.BytesIO()
     Image.fromarray(rgb).save(theirs, "JPEG", quality=95, subsampling=2)
     ours = np.asarray(Image.open(io.BytesIO(PictureEncoder("jpeg", 95).encode(frame))))

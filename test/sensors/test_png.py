@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgefirst_ros.sensors.png import NONE, RGB, SUB, UP, deflate, encode_gray, encode_png, filtered
+from edgefirst_ros.sensors.png import NONE, RGB, SUB, UP, deflate, encode_gray, encode_png, filter_lines
 
 THREADS = 300
 SIZES = ((1, 1), (1, 700), (700, 1), (480, 640), (2, 70_000))
@@ -87,7 +87,7 @@ def test_threads_make_the_same_bytes_wherever_their_stacks_lie():
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (9, 1), (30, 41)])
 def test_every_filter_is_read_back(kind, size):
     rgb = np.random.default_rng(3).integers(0, 256, (*size, 3), np.uint8)
-    png = encode_png(filtered(rgb.reshape(size[0], -1), kind, 3), size[1], 8, RGB, [("said", "§")])
+    png = encode_png(filter_lines(rgb.reshape(size[0], -1), kind, 3), size[1], 8, RGB, [("said", "§")])
     with Image.open(io.BytesIO(png)) as picture:
         assert np.array_equal(np.asarray(picture), rgb)
         assert picture.text == {"said": "§"}

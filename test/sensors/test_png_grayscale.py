@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgefirst_ros.sensors.png import PNG_SIGNATURE, decode_gray, encode_gray, is_filled, png_chunk
+from edgefirst_ros.sensors.png import PNG_SIGNATURE, decode_gray, encode_gray, is_filled, make_chunk
 
 KINDS = {"bool": np.bool_, "uint8": np.uint8, "uint16": np.uint16}
 
@@ -30,7 +30,7 @@ def by_pillow(picture: np.ndarray, **more) -> bytes:
 
 def raw(width: int, height: int, bits: int, packed: bytes, *, colour: int = 0, laced: int = 0) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, laced)
-    return PNG_SIGNATURE + b"".join(png_chunk(*one) for one in ((b"IHDR", head), (b"IDAT", packed), (b"IEND", b"")))
+    return PNG_SIGNATURE + b"".join(make_chunk(*one) for one in ((b"IHDR", head), (b"IDAT", packed), (b"IEND", b"")))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ import pytest
 from edgefirst.schemas import sensor_msgs
 
 from edgefirst_ros.sensors.motion import TURN, ScanMotion
-from edgefirst_ros.synthetic.messages import cloud
+from edgefirst_ros.synthetic.messages import make_cloud
 
 RAYS = 720
 PLACES = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4")])
@@ -33,7 +33,7 @@ def scan(corners, x, y, yaw):
     reach = np.where((reach > 0) & (along >= 0) & (along <= 1), reach, np.inf).min(axis=1)
     points = np.zeros(RAYS, PLACES)
     points["x"], points["y"] = reach * np.cos(angle), reach * np.sin(angle)
-    return sensor_msgs.PointCloud2.from_cdr(cloud(points, "lidar", 0))
+    return sensor_msgs.PointCloud2.from_cdr(make_cloud(points, "lidar", 0))
 
 
 @pytest.mark.parametrize("teeth", [(40, 10, 14), (60, 10, 12)])

@@ -13,9 +13,9 @@ from streams import Pictures
 
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.picture import PictureEncoder, raw_frame, still_frame
+from edgefirst_ros.sensors.picture import PictureEncoder, decode_still, make_raw_frame
 from edgefirst_ros.sensors.pictures import StillMessage
-from edgefirst_ros.sensors.png import PNG_SIGNATURE, png_chunk
+from edgefirst_ros.sensors.png import PNG_SIGNATURE, make_chunk
 from edgefirst_ros.streams import COMPRESSED_IMAGE
 
 
@@ -39,7 +39,7 @@ def test_of_sixteen_bits_of_gray_the_upper_eight_are_shown():
     gray = np.random.default_rng(4).integers(0, 65536, (12, 20), np.uint16)
     file = io.BytesIO()
     Image.fromarray(gray).save(file, "PNG")
-    shown = still_frame(file.getvalue()).to_ndarray(format="rgb24")
+    shown = decode_still(file.getvalue()).to_ndarray(format="rgb24")
     assert np.array_equal(shown, np.repeat((gray // 256).astype(np.uint8)[..., np.newaxis], 3, axis=2))
 
 
@@ -51,14 +51,14 @@ def test_other_pictures_are_those_of_pillow(form):
     chosen.save(file, form)
     with Image.open(io.BytesIO(file.getvalue())) as read:
         expected = np.asarray(read.convert("RGB"))
-    assert np.array_equal(still_frame(file.getvalue()).to_ndarray(format="rgb24"), expected)
+    assert np.array_equal(decode_still(file.getvalue()).to_ndarray(format="rgb24"), expected)
 
 
 def test_pixels_that_cannot_be_unpacked_are_told_where_the_picture_is_scaled():
     """Its structure and its CRCs are whole: nobody sees it before."""
     head = struct.pack(">IIBBBBB", 4, 3, 8, 0, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", b"nothing packed"), (b"IEND", b""))
-    broken = PNG_SIGNATURE + b"".join(png_chunk(*chunk) for chunk in chunks)
+    broken = PNG_SIGNATURE + b"".join(make_chunk(*chunk) for chunk in chunks)
     assert pushed(broken, width=4).encode() == broken  # it passes through as it is
     refused = pushed(broken, width=2)
     assert isinstance(refused, MessageError)
@@ -71,16 +71,16 @@ def test_a_picture_of_scans_without_end_is_not_decoded():
     file = io.BytesIO()
     Image.new("L", (1024, 1024), 77).save(file, "JPEG")
     begins = 2047  # 2048 scans with its own: 1 << 31 pixels
-    assert still_frame(file.getvalue() + begins * b"\xff\xda").width == 1024
+    assert decode_still(file.getvalue() + begins * b"\xff\xda").width == 1024
     with pytest.raises(MessageError, match="picture of 2049 scans"):
-        still_frame(file.getvalue() + (begins + 1) * b"\xff\xda")
+        decode_still(file.getvalue() + (begins + 1) * b"\xff\xda")
 
 
 def test_a_jpeg_of_another_kind_than_its_head_says_is_refused():
     whole = jpeg()
     arithmetic = whole.replace(b"\xff\xc0", b"\xff\xcb", 1)  # lossless and arithmetic: nobody decodes it
     with pytest.raises(MessageError, match="undecodable"):
-        still_frame(arithmetic)
+        decode_still(arithmetic)
 
 
 BAYER = [f"bayer_{order}" for order in ("rggb", "bggr", "gbrg", "grbg")]
@@ -98,7 +98,7 @@ def test_a_compressed_bayer_pattern_becomes_a_picture_in_colour(encoding, form):
         pattern = np.asarray(Image.open(io.BytesIO(data)))
     raw = sensor_msgs.Image(std_msgs.Header(), 12, 20, f"{encoding}8", 0, 20, pattern.tobytes())
     shown = pushed(data, form.format(encoding)).encode()
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(shown))), raw_frame(raw).to_ndarray(format="rgb24"))
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(shown))), make_raw_frame(raw).to_ndarray(format="rgb24"))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])

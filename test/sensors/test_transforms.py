@@ -9,8 +9,8 @@ from edgefirst.schemas.builtin_interfaces import Time
 from edgefirst.schemas.edgefirst_msgs import Box, Detect
 from edgefirst.schemas.std_msgs import Header
 
-from edgefirst_ros.sensors.detections import Context, rows_of_boxes3d
-from edgefirst_ros.sensors.transforms import BoxFrames, frames_from, move_boxes, pose
+from edgefirst_ros.sensors.detections import Context, make_box_rows
+from edgefirst_ros.sensors.transforms import BoxFrames, chain_frames, make_pose, move_boxes
 
 HALF = math.sqrt(0.5)
 SINE, COSINE = math.sin(math.radians(8)), math.cos(math.radians(8))
@@ -69,7 +69,7 @@ def rows_in(frame, transforms, **further):
     context = Context("s", 0, None, place_of=lambda name: frames.place(name, transforms, "eye"))
     boxes = [Box(-1.0, -0.5, 4.0, 1.5, "car", 1.0, 20.0, 0.0)]
     message = Detect(Header(Time(1, 0), frame), Time(0, 0), Time(0, 0), Time(0, 0), boxes)
-    rows, dropped = rows_of_boxes3d(message, context, **further)
+    rows, dropped = make_box_rows(message, context, **further)
     assert not dropped
     return rows, frames.names
 
@@ -86,11 +86,11 @@ def test_a_box_ahead_stays_ahead(case):
 
 def test_a_box_is_carried_to_the_stamp_of_its_frame():
     """The vehicle goes 0.5 m ahead and turns by 2 degrees to the left between scan and picture."""
-    motion = np.linalg.inv(pose(np.eye(3), [0.5, 0, 0]))
+    motion = np.linalg.inv(make_pose(np.eye(3), [0.5, 0, 0]))
     assert rows_in("lidar", LIDAR, motion=motion)[0][0]["box3d"] == pytest.approx((20.5, 1, 2, 4, 4, 1.5))
     assert rows_in("lidar", [], motion=motion)[0][0]["box3d"] == pytest.approx((20, 1, 0.5, 4, 4, 1.5))
     sine, cosine = math.sin(math.radians(2)), math.cos(math.radians(2))
-    motion = np.linalg.inv(pose([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]], [0, 0, 0]))
+    motion = np.linalg.inv(make_pose([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]], [0, 0, 0]))
     expected = (21 * cosine + sine, cosine - 21 * sine, 2, 4, 4, 1.5)
     assert rows_in("lidar", LIDAR, motion=motion)[0][0]["box3d"] == pytest.approx(expected)
 
@@ -105,7 +105,7 @@ def test_the_frame_is_decided_with_the_first_box():
 @pytest.mark.parametrize(("angle", "hull"), [(9.9, False), (10.1, True), (80.1, False), (79.9, True), (-9.9, False)])
 def test_a_box_becomes_its_hull_beyond_ten_degrees(angle, hull):
     sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
-    way = pose([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]], [0, 0, 0])
+    way = make_pose([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]], [0, 0, 0])
     (found,) = move_boxes([10, 0, 0, 4, 2, 1], way)
     kept = [4, 2, 1] if abs(angle) < 45 else [2, 4, 1]
     around = [4 * cosine + 2 * abs(sine), 4 * abs(sine) + 2 * cosine, 1]
@@ -114,4 +114,4 @@ def test_a_box_becomes_its_hull_beyond_ten_degrees(angle, hull):
 
 def test_frames_of_a_loop_are_joined_by_the_shortest_chain():
     loop = [*LIDAR, transform("mast", turned(0), (0, 0, 1)), transform("lidar", turned(0), (9, 9, 9), "mast")]
-    np.testing.assert_allclose(frames_from(loop, "base_link")["lidar"][:3, 3], [1, 0, 1.5])
+    np.testing.assert_allclose(chain_frames(loop, "base_link")["lidar"][:3, 3], [1, 0, 1.5])

@@ -19,12 +19,12 @@ class System:
         self.publishers = 1
 
     # ---- a transport -----------------------------------------------------------------------
-    def look(self, expected):
+    def list_topics(self, expected):
         return Offers({topic: (self.names.get(topic, topic), schema) for topic, schema in self.offers.items()})
 
     def listen(self, state, arrive, *, once):
         self.arrive[state.name] = arrive
-        state.heard_of(self.publishers)
+        state.set_publishers(self.publishers)
         return True
 
     def close(self):

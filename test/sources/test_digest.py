@@ -32,7 +32,7 @@ def hash_of(path, content, reads):
         for place, size in reads:
             file.seek(place)
             assert file.read(size) == (content[place : place + size] if size >= 0 else content[place:])
-            file.walked(place)
+            file.advance(place)
         return file.sha256()
 
 

@@ -6,7 +6,7 @@ from live_system import System
 from test_messages import transforms
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.messages import decode, known_name
+from edgefirst_ros.messages import decode, find_known_name
 from edgefirst_ros.sources import live
 from edgefirst_ros.sources.live import CameraWait, LiveSource, Offers, Settling, TopicState
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
@@ -17,7 +17,7 @@ CAMERA = "/camera/h264"
 
 def lost(state, *numbers):
     """How many are counted as lost where messages of these numbers come."""
-    return sum(state.arrived(number, 0)[1] for number in numbers)
+    return sum(state.count_arrival(number, 0)[1] for number in numbers)
 
 
 # ---- lost on the way -----------------------------------------------------------------------
@@ -35,7 +35,7 @@ def test_numbers_of_another_publisher_are_no_loss_before_it_is_known_of():
 
 def test_a_transport_without_numbers_loses_nothing_that_is_known():
     state = TopicState("/imu", "/imu", IMU, publishers=1)
-    assert [state.arrived(None, n) for n in range(3)] == [(1, 0), (2, 0), (3, 0)]
+    assert [state.count_arrival(None, n) for n in range(3)] == [(1, 0), (2, 0), (3, 0)]
 
 
 # ---- settling ------------------------------------------------------------------------------
@@ -43,31 +43,31 @@ def test_a_topic_that_comes_later_starts_the_wait_anew():
     settling = Settling()
     one, both = {"/rear/video": VIDEO}, {"/rear/video": VIDEO, "/front/camera/h264": VIDEO}
     looks = [(one, 5.0), (one, 5.5), (both, 5.9), (both, 6.5), (both, 6.9)]
-    assert [settling.look(topics, now) for topics, now in looks] == [False, False, False, False, True]
+    assert [settling.is_settled(topics, now) for topics, now in looks] == [False, False, False, False, True]
 
 
 def test_topics_that_never_cease_to_come_and_go():
     settling = Settling()
-    looks = [settling.look({f"/{n}": VIDEO}, n / 2) for n in range(22)]
+    looks = [settling.is_settled({f"/{n}": VIDEO}, n / 2) for n in range(22)]
     assert looks.index(True) == 20
 
 
 def test_a_part_by_the_type_alone_takes_longer():
     settling = Settling()
     topics = {"/rear/video": VIDEO}
-    assert not settling.look(topics, 100.0, guessed=True)
-    assert not settling.look(topics, 104.9, guessed=True)
-    assert settling.look(topics, 104.9)
-    assert settling.look(topics, 105.1, guessed=True)
+    assert not settling.is_settled(topics, 100.0, guessed=True)
+    assert not settling.is_settled(topics, 104.9, guessed=True)
+    assert settling.is_settled(topics, 104.9)
+    assert settling.is_settled(topics, 105.1, guessed=True)
 
 
 def test_what_is_waited_for_is_told_until_there_is_a_camera(settings):
     wait = CameraWait(settings)
-    assert wait.look(Offers({"/gps": ("/gps", FIX)}), 1.0) is None
+    assert wait.find_roles(Offers({"/gps": ("/gps", FIX)}), 1.0) is None
     assert wait.told.startswith("waiting: no camera topic")
     offers = Offers({CAMERA: (CAMERA, VIDEO)})
-    assert wait.look(offers, 2.0) is None
-    roles = wait.look(offers, 3.0)
+    assert wait.find_roles(offers, 2.0) is None
+    roles = wait.find_roles(offers, 3.0)
     assert (roles.reference, roles.gps) == (CAMERA, "/gps")
 
 
@@ -235,9 +235,9 @@ def test_a_thousand_topics_of_one_name_are_looked_at_once_each(monkeypatch):
 
     def counted(topic, schema):
         asked.append(topic)
-        return known_name(topic, schema)
+        return find_known_name(topic, schema)
 
-    monkeypatch.setattr(live, "known_name", counted)
+    monkeypatch.setattr(live, "find_known_name", counted)
     source.refresh(0.0)
     assert list(source.states) == [CAMERA]
     assert len(asked) < 10_000

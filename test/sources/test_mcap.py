@@ -21,7 +21,7 @@ from mcap.reader import NonSeekingReader
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.sources import mcap, mcap_walk
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.source import sha256
+from edgefirst_ros.sources.source import hash_file
 
 BOTH = {"/a", "/b"}
 
@@ -144,7 +144,7 @@ def test_the_position_runs_through_the_file_and_the_hash_is_that_of_its_bytes(pa
     positions = [recording.position for _ in recording.walk()]
     assert positions == sorted(positions)
     assert positions[0] < positions[-1] <= recording.size == len(data)
-    assert sha256(path) == hashlib.sha256(data).hexdigest()
+    assert hash_file(path) == hashlib.sha256(data).hexdigest()
 
 
 def skipped(data):
@@ -472,17 +472,17 @@ def test_a_summary_larger_than_may_be_read_is_not_read(path):
     data = bytearray(files.write(path, sent, chunk_size=300))
     begin = files.chunks(bytes(data))[-1].end
     with path.open("rb") as file:
-        whole = mcap_walk.definitions(file, len(data), 1 << 20)
+        whole = mcap_walk.iter_definitions(file, len(data), 1 << 20)
         size = len(data) - begin
         assert [opcode for opcode, _ in whole] == [files.SCHEMA, files.CHANNEL]
-        assert mcap_walk.definitions(file, len(data), size) == whole
-        assert mcap_walk.definitions(file, len(data), 10) == []
+        assert mcap_walk.iter_definitions(file, len(data), size) == whole
+        assert mcap_walk.iter_definitions(file, len(data), 10) == []
     foot = len(data) - 8 - 20 - 9
     for start in (0, 8, foot, len(data), 1 << 60):
         struct.pack_into("<Q", data, foot + 9, start)
         path.write_bytes(data)
         with path.open("rb") as file:
-            assert mcap_walk.definitions(file, len(data), 1 << 20) == []
+            assert mcap_walk.iter_definitions(file, len(data), 1 << 20) == []
 
 
 def test_a_chunk_whose_end_is_gone_since_it_was_walked_is_an_error(path):
@@ -504,7 +504,7 @@ def test_a_chunk_whose_end_is_gone_since_it_was_walked_is_an_error(path):
 def test_a_recording_that_cannot_be_read_has_no_hash():
     """Nothing of this process lies at address 0."""
     with pytest.raises(RecordingError, match=r"/proc/self/mem: cannot be read: \[Errno 5\]"):
-        sha256(Path("/proc/self/mem"))
+        hash_file(Path("/proc/self/mem"))
 
 
 def test_bombs_are_not_unpacked(path):

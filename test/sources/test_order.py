@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from edgefirst_ros.sources.order import order_topic, recorded_order
+from edgefirst_ros.sources.order import order_topic, sort_recorded
 
 MS = 10**6
 START = 1_700_000_000_000 * MS
@@ -61,4 +61,4 @@ def test_topics_are_joined_by_the_newest_time_of_each():
     rows = [(0, 0, 0, 0, "a0"), (1, 0, 0, 10, "b0"), (1, 0, 2, 30, "b2"), (0, 0, 1, 35, "a1"), (1, 0, 1, 40, "b1")]
     index = np.array([(topic, file, n, START + t * MS, name) for topic, file, n, t, name in rows], kind)
     # b1 comes before b2, so b2 has the time of b1; of equal times the first in the file
-    assert recorded_order(index[::-1])["name"].tolist() == ["a0", "b0", "a1", "b1", "b2"]
+    assert sort_recorded(index[::-1])["name"].tolist() == ["a0", "b0", "a1", "b1", "b2"]

@@ -58,7 +58,7 @@ def test_topics_about_nodes_are_not_offered(node):
     while not node.count_publishers("/capture/finished"):
         pass
     assert {"/rosout", "/capture/finished"} < dict(node.get_topic_names_and_types()).keys()
-    assert RosTransport(node, 10).look({}).topics == {"/imu": IMU}
+    assert RosTransport(node, 10).list_topics({}).topics == {"/imu": IMU}
 
 
 def test_a_topic_under_the_namespace_of_the_node_has_the_name_of_the_device_alone(node):
@@ -68,8 +68,8 @@ def test_a_topic_under_the_namespace_of_the_node_has_the_name_of_the_device_alon
     while not other.count_publishers("/fleet/wagon/imu"):
         pass
     own = "/fleet/wagon/imu"
-    assert RosTransport(other, 10).look({}).names == {"/imu": (own, IMU)}
-    assert RosTransport(other, 10, given=[own]).look({}).names == {own: (own, IMU)}
+    assert RosTransport(other, 10).list_topics({}).names == {"/imu": (own, IMU)}
+    assert RosTransport(other, 10, given=[own]).list_topics({}).names == {own: (own, IMU)}
     other.destroy_node()
 
 
@@ -78,7 +78,7 @@ def test_without_a_namespace_topics_of_all_hosts_are_offered(node):
     other = node.create_publisher(Imu, "/left/imu", 1)
     while not node.count_publishers("/left/imu"):
         pass
-    assert RosTransport(node, 10).look({}).topics == {"/imu": IMU, "/left/imu": IMU}
+    assert RosTransport(node, 10).list_topics({}).topics == {"/imu": IMU, "/left/imu": IMU}
     node.destroy_publisher(other)
 
 

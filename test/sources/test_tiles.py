@@ -8,9 +8,9 @@ import pytest
 from mcap.writer import Writer
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import Message, decode, header_stamp, join_tiles
+from edgefirst_ros.messages import Message, decode, join_tiles, read_header_stamp
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.tiles import MOST_WAITING, TiledRecording, TileJoiner, whole_of
+from edgefirst_ros.sources.tiles import MOST_WAITING, TiledRecording, TileJoiner, find_whole
 from edgefirst_ros.streams import IMU, TILED, VIDEO
 
 TOPIC = "/camera/h264/tl"
@@ -30,7 +30,7 @@ def joined(*sent):
         for name, number, at in sent
         for m, *_ in joiner.add(tile(number, name, at), ["tl", "tr", "bl", "br"].index(name))
     ]
-    return [(header_stamp(m) // MS, m.sequence, there(m)) for m in (*found, *(m for m, *_ in joiner.flush()))]
+    return [(read_header_stamp(m) // MS, m.sequence, there(m)) for m in (*found, *(m for m, *_ in joiner.flush()))]
 
 
 def there(message):
@@ -93,7 +93,7 @@ def test_a_stream_that_ends_holds_nothing_up_for_ever():
     ],
 )
 def test_tiles_are_known_by_name_and_type(topic, schema, whole):
-    assert whole_of(topic, schema) == whole
+    assert find_whole(topic, schema) == whole
 
 
 def test_topics_of_tiles_are_one():
@@ -130,7 +130,7 @@ def test_a_recording_of_tiles_has_one_topic_whose_messages_are_the_stamps(tmp_pa
     assert there_are == [(TOPIC, TILED, 3), ("/imu", IMU, 2)]
     assert [file.path for file in recording.files] == [path]
     assert recording.damage == []
-    read = [(header_stamp(m) // MS, there(m)) for m in recording.iter_messages([TOPIC])]
+    read = [(read_header_stamp(m) // MS, there(m)) for m in recording.iter_messages([TOPIC])]
     assert read == [(0, ALL), (10, "tl tr bl "), (20, ALL)]
     assert [m.topic for m in recording.iter_messages(["/imu"])] == ["/imu"] * 2
     assert [m.topic for m in recording.iter_messages({TOPIC: TILED}, start=20 * MS)] == [TOPIC]

@@ -6,7 +6,7 @@ import pytest
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts
+from edgefirst_ros.sources.topics import choose_topics, expect_topics, find_late_parts, list_expected_types
 from edgefirst_ros.streams import TILED
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
@@ -350,7 +350,7 @@ USES = {
 
 def test_a_further_instance_has_its_first_free_name_or_a_number():
     taken, long = {"camera.left"}, "a_camera_with_a_name_that_is_too_long"
-    made = [streams.free_key("camera", names, taken) for names in [["left", "left_image"]] * 2 + [["x", long]] * 3]
+    made = [streams.make_free_key("camera", names, taken) for names in [["left", "left_image"]] * 2 + [["x", long]] * 3]
     assert made == [
         "camera.left_image",
         "camera.left_image_2",
@@ -525,7 +525,7 @@ def test_live_a_topic_of_the_rig_may_still_come_and_no_other_has_its_part(part, 
     settings = Settings(rig={part: "mine"})
     roles = expect_topics(choose_topics({**CAMERA, usual: kind}, settings, live=True), settings)
     assert getattr(roles, part) == "/mine"
-    assert kind in expected_types(roles, settings)["/mine"]
+    assert kind in list_expected_types(roles, settings)["/mine"]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -534,7 +534,7 @@ def test_live_labels_of_a_rig_have_their_type(late):
     there = CAMERA if late else {**CAMERA, "/labels": "edgefirst_msgs/msg/ModelInfo"}
     roles = expect_topics(choose_topics(there, settings, live=True), settings)
     assert "/labels" in roles.statics
-    assert expected_types(roles, settings)["/labels"] == ("edgefirst_msgs/msg/ModelInfo",)
+    assert list_expected_types(roles, settings)["/labels"] == ("edgefirst_msgs/msg/ModelInfo",)
 
 
 def test_live_the_cloud_of_a_radar_is_known_by_its_name():
@@ -548,23 +548,23 @@ def test_live_the_cloud_of_a_radar_is_known_by_its_name():
 def test_live_every_topic_in_use_has_its_types():
     settings = Settings(lidar_images=True)
     roles = expect_topics(chosen({**CAMERA, "/model/boxes2d": DETECT, "/fix": FIX}), settings)
-    types = expected_types(roles, settings)
+    types = list_expected_types(roles, settings)
     assert types.keys() == roles.streamed | roles.statics
     assert types["/camera/h264"] == (VIDEO,)
     assert (types["/fix"], types["/radar/cube"], types["/lidar/depth"]) == ((FIX,), (CUBE,), (RAW,))
     assert (types["/model/boxes2d"], types["/model/mask"], types["/fusion/boxes3d"]) == ((DETECT,), (MASK,), (DETECT,))
     assert len(types["/tf_static"]) == 2
-    assert expected_types(expect_topics(chosen(CAMERA), settings), settings)["/model/output"] == (MODEL,)
+    assert list_expected_types(expect_topics(chosen(CAMERA), settings), settings)["/model/output"] == (MODEL,)
     settings = Settings(model_topic="/model/output")
     roles = choose_topics({**CAMERA, "/model/output": DETECT}, settings)
-    assert expected_types(roles, settings)["/model/output"] == (MODEL, DETECT)
+    assert list_expected_types(roles, settings)["/model/output"] == (MODEL, DETECT)
 
 
 def test_live_parts_whose_topics_come_late():
     def late(topics, used=(), **settings):
         chosen = Settings(**settings)
         roles = expect_topics(choose_topics(CAMERA, chosen, live=True), chosen)
-        return late_parts(roles, topics, chosen, used)
+        return find_late_parts(roles, topics, chosen, used)
 
     assert late(CAMERA) == late({}) == {}
     assert late({**CAMERA, "/gps": FIX, "/imu": IMU, "/model/output": MODEL, "/model/mask": MASK}) == {}
@@ -580,8 +580,8 @@ def test_live_parts_whose_topics_come_late():
 def test_live_masks_that_come_after_their_boxes():
     roles = expect_topics(chosen({**CAMERA, "/model/boxes2d": DETECT}), Settings())
     topics = {topic: kind for topic, kind in OLDER.items() if topic != "/model/mask"}
-    assert late_parts(roles, topics, Settings(), ()) == {"masks": "/model/mask_compressed"}
-    assert late_parts(roles, OLDER, Settings(), ()) == {}
+    assert find_late_parts(roles, topics, Settings(), ()) == {"masks": "/model/mask_compressed"}
+    assert find_late_parts(roles, OLDER, Settings(), ()) == {}
 
 
 def test_only_one_camera_is_captured_at_a_time():

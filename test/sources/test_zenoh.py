@@ -17,7 +17,7 @@ from zenoh_network import (  # noqa: E402
     bridge_token,
     encoding_of,
     free_port,
-    open_session,
+    open_bus,
     rmw_key,
     rmw_token,
     until,
@@ -28,7 +28,7 @@ from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
 from edgefirst_ros.sources.live import JoiningTransport, LiveSource  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 from edgefirst_ros.sources.zenoh import ZenohTransport  # noqa: E402
-from edgefirst_ros.sources.zenoh_session import session  # noqa: E402
+from edgefirst_ros.sources.zenoh_session import open_session  # noqa: E402
 from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, FIX, IMU, TILED, TILES, TRANSFORM, VIDEO  # noqa: E402
 
 GID = bytes(range(16))
@@ -82,14 +82,16 @@ class Ear(System):
         self.settings = settings or Settings()
         self.transport = ZenohTransport(bus, self.settings, LiveSettings(**live), namespace)
         self.live = None
-        self.transport.look({})
+        self.transport.list_topics({})
 
     def offered(self, *topics):
         """Wait until these topics are offered."""
-        until(lambda: {*topics} <= self.transport.look({}).topics.keys())
+        until(lambda: {*topics} <= self.transport.list_topics({}).topics.keys())
 
     def listen(self, deliver=None):
-        roles = expect_topics(choose_topics(self.transport.look({}).topics, self.settings, live=True), self.settings)
+        roles = expect_topics(
+            choose_topics(self.transport.list_topics({}).topics, self.settings, live=True), self.settings
+        )
         deliver = deliver or (lambda *message: self.came.append(message))
         self.live = LiveSource(self.transport, self.settings, roles, deliver, self)
         self.look()
@@ -119,7 +121,7 @@ class Ear(System):
 @pytest.fixture
 def car():
     port = f"tcp/127.0.0.1:{free_port()}"
-    bus = open_session("peer", listen=port)
+    bus = open_bus("peer", listen=port)
     made = Car(bus)
     made.endpoint = port
     yield made
@@ -132,7 +134,7 @@ def ear(car):
     opened = []
 
     def make(**options):
-        way = session(car.endpoint)
+        way = open_session(car.endpoint)
         one = Ear(way.__enter__(), **options)
         opened.append((way, one))
         return one
@@ -196,14 +198,14 @@ def test_a_camera_that_announces_nothing_is_named_where_another_one_is_asked_for
     car.send(other, 0, 10, size=1000)
     one.offered(named)
     with pytest.raises(UsageError, match=f"/front/camera/h264' is not published; there are .*{named}"):
-        choose_topics(one.transport.look({}).topics, one.settings, live=True)
+        choose_topics(one.transport.list_topics({}).topics, one.settings, live=True)
     car.is_heard_on("front/camera/h264", VIDEO)
     car.send("front/camera/h264", 0)
     one.offered("/front/camera/h264")
     one.listen()
     one.has("/front/camera/h264", [0])
     until(lambda: one.look() or not car.is_heard(other))
-    assert named in one.transport.look({"/front/camera/h264": (VIDEO,)}).topics
+    assert named in one.transport.list_topics({"/front/camera/h264": (VIDEO,)}).topics
     assert {m.topic for m, *_ in one.came} == {"/front/camera/h264"}
 
 
@@ -231,7 +233,7 @@ def test_four_tiles_are_one_topic(car, ear, prefix):
         for key in keys:
             car.send(key, at)
     one.offered(topic)
-    assert one.transport.look({}).topics == {topic: TILED}
+    assert one.transport.list_topics({}).topics == {topic: TILED}
     until(lambda: {lane.key for lane in within._intake.lanes()} == {*keys})
     one.listen()
     for at in range(500, 1000, 50):
@@ -249,7 +251,7 @@ def test_topics_under_the_namespace_go_before_others(car, ear):
         car.is_heard_on(key, VIDEO)
         car.send(key, len(key))
     until(lambda: len(one.transport._intake.lanes()) == 3)
-    offers = one.transport.look({})
+    offers = one.transport.list_topics({})
     assert offers.names == {"/camera/h264": ("fleet/car1/rt/camera/h264", VIDEO)}
 
 
@@ -259,7 +261,7 @@ def test_a_topic_of_another_type_is_named_and_not_used(car, ear):
         car.is_heard_on(key, schema)
         car.send(key, 1)
     one.offered("/camera/h264", "/imu")
-    until(lambda: "rt/gps" in one.transport.look({}).mixed)
+    until(lambda: "rt/gps" in one.transport.list_topics({}).mixed)
     one.listen()
     assert one.live.unused == {"rt/gps": f"not used: its type is {IMU}, expected is {FIX}"}
     car.publishers["rt/imu"].put(stamped(2), encoding=encoding_of(FIX))
@@ -276,7 +278,7 @@ def test_messages_of_which_nothing_tells_the_type_are_named(car, ear):
     one = ear()
     car.is_heard_on("camera/h264")
     car.send("camera/h264", 1)
-    mixed = until(lambda: one.transport.look({}).mixed)
+    mixed = until(lambda: one.transport.list_topics({}).mixed)
     assert mixed == {"camera/h264": "not used: its type is unknown, its encoding is zenoh/bytes"}
 
 
@@ -296,7 +298,7 @@ def test_rmw_zenoh_tells_type_and_losses(car, ear, form):
     one.has(topic, [7, 8, 11, 12, 13, 14])
     assert [(m.sequence, lost) for m, _, lost, _ in one.came] == [(1, 0), (2, 0), (5, 2), (6, 0), (1, 0), (2, 0)]
     car.tokens[0].undeclare()
-    until(lambda: topic not in one.transport.look({}).topics or None)
+    until(lambda: topic not in one.transport.list_topics({}).topics or None)
 
 
 def test_what_rmw_zenoh_keeps_for_those_who_come_late_is_heard(car, ear):
@@ -355,9 +357,9 @@ def test_what_a_starved_listener_leaves_out_is_counted(car, ear):
 # ---- sessions ----------------------------------------------------------------------------------
 def test_a_router_stands_between_and_may_come_back():
     port = f"tcp/127.0.0.1:{free_port()}"
-    router = open_session("router", listen=port)
-    other = Car(open_session("client", port))
-    with session(port) as bus:
+    router = open_bus("router", listen=port)
+    other = Car(open_bus("client", port))
+    with open_session(port) as bus:
         one = Ear(bus)
         other.is_heard_on("rt/camera/h264", VIDEO)
         other.send("rt/camera/h264", 1)
@@ -366,7 +368,7 @@ def test_a_router_stands_between_and_may_come_back():
         one.has("/camera/h264", [1])
         router.close()
         until(lambda: not other.is_heard("rt/camera/h264"))
-        router = open_session("router", listen=port)
+        router = open_bus("router", listen=port)
         until(lambda: other.is_heard("rt/camera/h264"))
         other.send("rt/camera/h264", 2)
         one.has("/camera/h264", [1, 2])
@@ -381,8 +383,8 @@ def test_where_nobody_answers_it_is_an_error(monkeypatch):
     monkeypatch.setattr(zenoh_session, "PATIENCE", 200)
     with (
         pytest.raises(EdgeFirstError, match="cannot connect within 0 s; is zenohd running"),
-        session(f"tcp/127.0.0.1:{free_port()}"),
+        open_session(f"tcp/127.0.0.1:{free_port()}"),
     ):
         pass
-    with pytest.raises(UsageError, match="expected peer or an address"), session("localhost:7447"):
+    with pytest.raises(UsageError, match="expected peer or an address"), open_session("localhost:7447"):
         pass

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from edgefirst_ros.sources.live import TopicState
-from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, OTHERS, Gaps, Intake, Lane, Sent, sent
+from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, OTHERS, Gaps, Intake, Lane, Sent, read_sample
 from edgefirst_ros.streams import FIX, IMU, VIDEO
 
 MS = 1_000_000
@@ -249,16 +249,16 @@ def test_a_lane_tells_its_type_by_the_encoding_of_its_first_message():
 
 def test_samples_of_a_session_are_read_and_what_deletes_is_none():
     zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
-    from zenoh_network import open_session
+    from zenoh_network import open_bus
 
-    bus = open_session("peer")
+    bus = open_bus("peer")
     try:
         samples = queue.SimpleQueue()
         subscriber = bus.declare_subscriber("car/gps", zenoh.handlers.Callback(samples.put, indirect=False))
         bus.put("car/gps", b"fix", encoding=encoding_of(GPS), attachment=b"beside")
         bus.put("car/gps", b"bare")
         bus.delete("car/gps")
-        first, second, last = (sent(samples.get(timeout=60)) for _ in range(3))
+        first, second, last = (read_sample(samples.get(timeout=60)) for _ in range(3))
         subscriber.undeclare()
     finally:
         bus.close()

@@ -11,12 +11,12 @@ from edgefirst_ros.sources.zenoh_keys import (  # noqa: E402
     TOKENS,
     Announced,
     Attached,
-    candidates,
-    plain_name,
+    list_candidates,
+    name_topic,
+    parse_encoding,
     read_attachment,
     read_token,
-    schema_of_encoding,
-    topic_of,
+    strip_name,
 )
 from edgefirst_ros.streams import IMU, VIDEO  # noqa: E402
 
@@ -37,12 +37,12 @@ GID = bytes(range(16))
     ],
 )
 def test_a_key_is_a_topic_without_rt(key, topic, name):
-    assert (topic_of(key), plain_name(topic_of(key))) == (topic, name)
+    assert (name_topic(key), strip_name(name_topic(key))) == (topic, name)
 
 
 @pytest.mark.parametrize("namespace", ["", "maivin-7", "fleet/car1"])
 def test_each_key_a_topic_may_have_is_heard_once(namespace):
-    heard = [zenoh.KeyExpr(key) for key in candidates("camera/h264", namespace)]
+    heard = [zenoh.KeyExpr(key) for key in list_candidates("camera/h264", namespace)]
     keys = [
         "camera/h264",
         "rt/camera/h264",
@@ -69,7 +69,7 @@ def test_each_key_a_topic_may_have_is_heard_once(namespace):
     ],
 )
 def test_the_type_is_the_text_behind_the_last_semicolon(encoding, schema):
-    assert schema_of_encoding(encoding) == schema
+    assert parse_encoding(encoding) == schema
 
 
 def test_tokens_of_rmw_zenoh_and_of_both_versions_of_the_bridge():

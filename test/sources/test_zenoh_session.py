@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from edgefirst_ros.errors import EdgeFirstError
-from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint, library, session
+from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint, load_library, open_session
 
 
 def test_a_missing_library_is_said_with_what_to_install(monkeypatch):
@@ -17,10 +17,10 @@ def test_a_missing_library_is_said_with_what_to_install(monkeypatch):
         EdgeFirstError,
         match=r"^--zenoh needs the extra 'zenoh' .*: pip install 'edgefirst-ros\[zenoh\]', or .* '\.\[zenoh\]'$",
     ):
-        library()
+        load_library()
     with pytest.raises(EdgeFirstError, match=r"^--zenoh needs the extra 'zenoh' .*'edgefirst-ros\[zenoh\]', or .*"):
-        library()
-    with pytest.raises(EdgeFirstError, match="pip install"), session(PEER):
+        load_library()
+    with pytest.raises(EdgeFirstError, match="pip install"), open_session(PEER):
         pass
 
 
@@ -35,7 +35,7 @@ def test_an_address_has_a_protocol(text, names):
 def test_a_peer_needs_nobody_and_is_closed_whatever_happens():
     zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
     came, key = queue.SimpleQueue(), f"test-{os.getpid()}/gps"  # other tests may be peers, too
-    way = session(PEER)
+    way = open_session(PEER)
     bus = way.__enter__()
     subscriber = bus.declare_subscriber(key, zenoh.handlers.Callback(came.put, indirect=False))
     bus.put(key, b"fix")
@@ -58,7 +58,7 @@ def test_peers_reach_each_other_and_listen_on_the_loopback_interface_only():
         return {tuple(one.laddr) for one in sockets if one.status == psutil.CONN_LISTEN}
 
     before = listening()
-    with session(PEER) as one, session(PEER) as other:
+    with open_session(PEER) as one, open_session(PEER) as other:
         assert {address for address, _ in listening() - before} == {"127.0.0.1"}
         one.declare_subscriber(key, zenoh.handlers.Callback(came.put, indirect=False))
         publisher = other.declare_publisher(key)

@@ -74,7 +74,7 @@ class Side:
         self.look()
 
     def look(self, expected=None):
-        return self.transport.look(expected or {})
+        return self.transport.list_topics(expected or {})
 
     def listen(self, key, topic=CAMERA, schema=VIDEO):
         def arrive(data, number, passage):
@@ -101,10 +101,10 @@ def side(monkeypatch):
 def test_a_topic_under_the_namespace_has_the_name_of_the_device_unless_the_settings_have_its_own(given):
     bus = Bus()
     transport = ZenohTransport(bus, Settings(imu_topic=given), LiveSettings(), "fleet/car")
-    transport.look({})
+    transport.list_topics({})
     for key in ("imu", "fleet/car/imu"):
         bus.put(key, schema=IMU)
-    assert transport.look({}).names == {given or "/imu": ("fleet/car/imu", IMU)}
+    assert transport.list_topics({}).names == {given or "/imu": ("fleet/car/imu", IMU)}
     transport.close()
 
 

@@ -18,7 +18,7 @@ def free_port():
         return listening.getsockname()[1]
 
 
-def open_session(mode, endpoint=None, listen=None):
+def open_bus(mode, endpoint=None, listen=None):
     """A session that finds nobody by itself."""
     config = zenoh.Config()
     settings = {"mode": mode, "scouting/multicast/enabled": False, "timestamping/enabled": True}

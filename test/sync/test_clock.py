@@ -133,8 +133,8 @@ def test_segments_just_after_one_recorded_later_are_named_with_its_end():
     for stamp in (100, 101, 97, 98):
         found.add(stamp * SECOND)
     assert found.spans == [(100 * SECOND, 101 * SECOND), (97 * SECOND, 98 * SECOND)]
-    assert found.preceded(2 * SECOND) == {0: 100 * SECOND}
-    assert found.preceded(SECOND) == {}
+    assert found.find_preceded(2 * SECOND) == {0: 100 * SECOND}
+    assert found.find_preceded(SECOND) == {}
 
 
 def test_what_is_said_names_the_distance():

@@ -45,7 +45,7 @@ def chosen(clock, begin):
     for n in range(11):
         at = begin + n * SECOND // 10
         assert clock.due(at) == (n == 10 and clock.heard is not None)
-        clock.take(message(CAMERA, at), at)
+        clock.add(message(CAMERA, at), at)
     assert clock.due(begin + LISTEN)
     return clock.choose("auto")
 
@@ -57,7 +57,7 @@ def test_stamps_of_long_before_the_camera_are_forgotten(monkeypatch, wrong, repl
     clock = LiveClock(Parts())
     for n in range(wrong + 3):
         at = n * SECOND
-        assert clock.take(message(GPS, at, header=n * SECOND if n < wrong else None), at) is None
+        assert clock.add(message(GPS, at, header=n * SECOND if n < wrong else None), at) is None
     base = chosen(clock, (wrong + 3) * SECOND)
     assert base.by_header
     assert (GPS in base.replaced) == replaced
@@ -69,6 +69,6 @@ def test_an_offset_may_correct_the_clock_of_a_topic(offset, replaced, late):
     clock = LiveClock(Parts(), {GPS: offset, CAMERA: 0}.__getitem__)
     base = chosen(clock, 0) if late else None
     for at in range(0, 2 * LISTEN + 1, LISTEN // 4):
-        clock.take(message(GPS, at, header=at + NOW + 37 * SECOND), at)
+        clock.add(message(GPS, at, header=at + NOW + 37 * SECOND), at)
     base = base or chosen(clock, 3 * SECOND)
     assert (GPS in base.replaced) == replaced

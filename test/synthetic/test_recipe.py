@@ -2,14 +2,14 @@
 import pytest
 
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.synthetic import START, Recipe, recording_name
+from edgefirst_ros.synthetic import START, Recipe, make_recording_name
 
 SECOND = 10**9
 
 
 def test_name_of_the_file_is_host_and_utc_start():
-    assert recording_name("verdin-imx8mp-1", START) == "verdin-imx8mp-1_2026_01_15_12_00_00.mcap"
-    assert recording_name("../../x", START) == "x_2026_01_15_12_00_00.mcap"
+    assert make_recording_name("verdin-imx8mp-1", START) == "verdin-imx8mp-1_2026_01_15_12_00_00.mcap"
+    assert make_recording_name("../../x", START) == "x_2026_01_15_12_00_00.mcap"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgefirst_ros.synthetic import START, Recipe
-from edgefirst_ros.synthetic.picture import HOUSES, Painter, outline, pixels
+from edgefirst_ros.synthetic.picture import HOUSES, Painter, find_pixels, make_outline
 from edgefirst_ros.synthetic.ranging import WALL, Lidar, Radar
 from edgefirst_ros.synthetic.scene import COLOURS, SPEED, TRANSFORMS, Scene
 
@@ -59,7 +59,7 @@ def test_velocity_is_the_derivative_of_place_and_of_distance(time):
         moved = np.subtract(after[number].centre, before[number].centre) / 0.002
         assert np.allclose(moved, thing.velocity, atol=1e-4)
         place = (2.2, 0.0, 0.6)
-        _, _, speed = thing.seen_from(place)
+        _, _, speed = thing.measure_from(place)
         distances = [math.dist(t[number].centre, place) for t in (before, after)]
         assert speed == pytest.approx((distances[1] - distances[0]) / 0.002, abs=1e-4)
 
@@ -160,7 +160,7 @@ def test_houses_stand_and_their_radial_speed_is_the_derivative_of_their_distance
     for step in (-SECOND // 1000, SECOND // 1000):
         x, y, *_ = scene.street.view(scene.seconds(time + step), place)
         distances.append(math.hypot(along - x, across - y))
-    (speed,) = scene.still_speed(time, place, np.array([left]))
+    (speed,) = scene.measure_still_speed(time, place, np.array([left]))
     assert speed == pytest.approx((distances[1] - distances[0]) / 0.002, abs=1e-3)
     assert ahead > 0
 
@@ -191,9 +191,9 @@ def test_objects_of_a_street_are_painted_where_the_truth_has_them():
     street = Recipe(scene="street", objects=1)
     scene = Scene(street)
     (thing,) = scene.things(street.stamp("camera", 20))
-    left, top, right, bottom = pixels(thing, 640, 360)
+    left, top, right, bottom = find_pixels(thing, 640, 360)
     truth = np.zeros((360, 640), dtype=bool)
-    truth[top:bottom, left:right] = outline(thing, 640, 360)
+    truth[top:bottom, left:right] = make_outline(thing, 640, 360)
     empty = Painter(STREET, Scene(STREET)).picture(20)
     assert ((Painter(street, scene).picture(20) != empty).any(axis=2) <= truth).all()
     plain = Recipe(objects=1)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edgefirst_ros.dataset.objects.location import BLOCK, ReplacedError, StoredObject
-from edgefirst_ros.errors import ObjectStoreError, UsageError, missing_extra, printable
+from edgefirst_ros.errors import ObjectStoreError, UsageError, describe_extra, escape_text
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class BucketStore:
             import obstore
             from obstore.store import from_url
         except ImportError as error:
-            raise ObjectStoreError(missing_extra(root, "fleet", error)) from None
+            raise ObjectStoreError(describe_extra(root, "fleet", error)) from None
         self._obstore: Any = obstore
         self._errors = (obstore.exceptions.BaseError, OSError, ValueError)
         try:
@@ -118,7 +118,7 @@ class BucketStore:
         return BucketStore, (self._root, self._seconds, self._rate)
 
     def stat(self, key: str) -> StoredObject | None:
-        return self._if_there(key, lambda: _object(self._obstore.head(self._store, key)))
+        return self._if_there(key, lambda: _make_object(self._obstore.head(self._store, key)))
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects below a prefix in order of key; a listing that breaks off continues after the last key.
@@ -133,7 +133,7 @@ class BucketStore:
                 listed = self._obstore.list(self._store, prefix or None, offset=last, chunk_size=LISTED)
                 while block := patience.run(lambda listed=listed: next(listed, ())):  # type: ignore[misc]
                     patience.progress()
-                    for found in map(_object, block):
+                    for found in map(_make_object, block):
                         if found.key == mark:
                             raise ObjectStoreError(f"{place}: the listing repeats itself at {found.key}")
                         number += 1
@@ -168,12 +168,12 @@ class BucketStore:
     def _whole(self, key: str, start: int, etag: str | None) -> bytes:
         options: dict[str, Any] = {"range": {"offset": start}} if start else {}
         answer = self._obstore.get(self._store, key, options=options)
-        found = _object(answer.meta)
+        found = _make_object(answer.meta)
         if etag is not None and found.etag != etag:
             raise ReplacedError(f"{self._name(key)}: {REPLACED}")
         if found.size - start > LARGEST_READ:
             raise ObjectStoreError(f"{self._name(key)}: has {found.size} bytes, expected at most {LARGEST_READ}")
-        return b"".join(_limited(answer, found.size - start))
+        return b"".join(_limit_answer(answer, found.size - start))
 
     def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
         """Return an object and at most `size` of its last bytes, by one request; by two on Azure."""
@@ -185,8 +185,8 @@ class BucketStore:
 
         def ask() -> tuple[StoredObject, bytes]:
             answer = self._obstore.get(self._store, key, options={"range": {"suffix": size}})
-            found = _object(answer.meta)
-            return found, b"".join(_limited(answer, min(size, found.size)))
+            found = _make_object(answer.meta)
+            return found, b"".join(_limit_answer(answer, min(size, found.size)))
 
         return self._if_there(key, ask)
 
@@ -217,13 +217,13 @@ class BucketStore:
         """Return the blocks of one answer. Raises ObjectStoreError if it is of another object, or too long."""
         start, end = options["range"]
         answer = self._obstore.get(self._store, key, options=options)
-        if etag is not None and _object(answer.meta).etag != etag:
+        if etag is not None and _make_object(answer.meta).etag != etag:
             raise ReplacedError(f"{self._name(key)}: {REPLACED}")
-        return _limited(answer, end - start)
+        return _limit_answer(answer, end - start)
 
     def write(self, key: str, data: bytes) -> StoredObject:
         done = self._ask(key, lambda: self._obstore.put(self._store, key, data, use_multipart=False))
-        return StoredObject(key, len(data), _plain(done["e_tag"]))
+        return StoredObject(key, len(data), _strip_etag(done["e_tag"]))
 
     def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
         """Put a file in place, in parts where it is large, and compare checksums.
@@ -235,12 +235,12 @@ class BucketStore:
         lanes = iter((AT_ONCE,))  # one part after the other once something went wrong
 
         def upload() -> Any:
-            source = _slowly(path, self._rate) if self._rate else path
+            source = _read_slowly(path, self._rate) if self._rate else path
             return self._obstore.put(
                 self._store, key, source, use_multipart=size > part, chunk_size=part, max_concurrency=next(lanes, 1)
             )
 
-        found = StoredObject(key, size, _plain(self._ask(key, upload, size)["e_tag"]))
+        found = StoredObject(key, size, _strip_etag(self._ask(key, upload, size)["e_tag"]))
         if not self.holds(found, path):
             raise ObjectStoreError(
                 f"{self._name(key)}: differs from the file that was sent: its checksum is another one"
@@ -252,7 +252,7 @@ class BucketStore:
         size = path.stat().st_size
         if found.size != size:
             return False
-        if found.etag == _md5_of_parts(path, max(PART, -(-size // MOST_PARTS)), size):
+        if found.etag == _hash_parts(path, max(PART, -(-size // MOST_PARTS)), size):
             return True
         with path.open("rb") as file:
             return all(block == file.read(len(block)) for block in self.stream(found))
@@ -285,7 +285,7 @@ class BucketStore:
         return f"{self._root}/{key}"
 
 
-def _slowly(path: Path, rate: int) -> Iterator[bytes]:
+def _read_slowly(path: Path, rate: int) -> Iterator[bytes]:
     began, given = time.monotonic(), 0
     with path.open("rb") as file:
         while block := file.read(max(1, min(rate // 4, BLOCK))):
@@ -294,7 +294,7 @@ def _slowly(path: Path, rate: int) -> Iterator[bytes]:
             time.sleep(max(0.0, began + given / rate - time.monotonic()))
 
 
-def _limited(answer: Any, size: int) -> Iterator[bytes]:
+def _limit_answer(answer: Any, size: int) -> Iterator[bytes]:
     """Yield the blocks of an answer. Raises ObjectStoreError if it has more than `size` bytes."""
     for block in answer.stream(BLOCK):
         size -= len(block)
@@ -303,17 +303,17 @@ def _limited(answer: Any, size: int) -> Iterator[bytes]:
         yield bytes(block)
 
 
-def _object(meta: Any) -> StoredObject:
+def _make_object(meta: Any) -> StoredObject:
     if not meta["e_tag"]:
         raise ObjectStoreError(f"{meta['path']}: the answer has no ETag, which identifies the object")
-    return StoredObject(meta["path"], meta["size"], _plain(meta["e_tag"]))
+    return StoredObject(meta["path"], meta["size"], _strip_etag(meta["e_tag"]))
 
 
-def _plain(etag: str | None) -> str:
+def _strip_etag(etag: str | None) -> str:
     return (etag or "").strip('"')
 
 
-def _md5_of_parts(path: Path, part: int, size: int) -> str:
+def _hash_parts(path: Path, part: int, size: int) -> str:
     """Return the ETag of S3: the MD5 of the bytes, or of the MD5s of the parts with their number."""
     digests = []
     with path.open("rb") as file:
@@ -394,10 +394,10 @@ def describe(error: Exception, what: str) -> str:
     else:
         causes = [meaning for sign, meaning in _CAUSES if sign in details or sign in said]
         found = causes[0] if causes else " ".join(said.split())
-    return printable(mask(found)[:MOST_SAID])
+    return escape_text(mask_secrets(found)[:MOST_SAID])
 
 
-def mask(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return text without what secret variables of the environment hold, and without parameters of URLs."""
     secrets = {value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8}
     for secret in sorted(secrets, key=len, reverse=True):

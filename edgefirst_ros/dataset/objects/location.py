@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from edgefirst_ros.errors import ObjectStoreError, UsageError, path_text, printable
+from edgefirst_ros.errors import ObjectStoreError, UsageError, escape_text, require_path
 
 LOCAL = "file://"
 SCHEMES = ("s3", "gs", "az", "file")
@@ -62,16 +62,16 @@ class Location:
             return cls(LOCAL, os.path.abspath(os.path.expanduser(given)).strip("/"))
         if scheme not in SCHEMES:
             known = ", ".join(f"{one}://" for one in SCHEMES)
-            raise UsageError(f"{printable(scheme)}://: a scheme that is not known; known: {known}")
+            raise UsageError(f"{escape_text(scheme)}://: a scheme that is not known; known: {known}")
         bucket, _, key = rest.partition("/")
         if "@" in bucket or _QUERY.search(rest):
             raise UsageError(f"{scheme}://: put credentials into the environment, not into the URI")
         if (scheme == "file") is bool(bucket):
             expected = "file:///PATH" if scheme == "file" else f"{scheme}://BUCKET/PREFIX"
-            raise UsageError(f"{printable(given)}: expected {expected}")
+            raise UsageError(f"{escape_text(given)}: expected {expected}")
         key = key.strip("/")
         if key and any(part in ("", ".", "..") for part in key.split("/")):
-            raise UsageError(f"{printable(given)}: a part of its path is empty, '.' or '..'")
+            raise UsageError(f"{escape_text(given)}: a part of its path is empty, '.' or '..'")
         return cls(LOCAL if scheme == "file" else f"{scheme}://{bucket}", key)
 
     def __truediv__(self, name: str) -> Location:
@@ -113,4 +113,4 @@ class ObjectPath(PurePosixPath):
 
 def is_remote(text: str | os.PathLike[str]) -> bool:
     """True if a user names an object or a bucket, and no path of this machine."""
-    return _SQUEEZED.match(path_text(text)) is not None
+    return _SQUEEZED.match(require_path(text)) is not None

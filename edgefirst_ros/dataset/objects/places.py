@@ -14,10 +14,10 @@ from glob import glob
 from pathlib import Path
 from typing import cast
 
-from edgefirst_ros.dataset.names import hint_recover, is_folder_dataset, unfinished_below
+from edgefirst_ros.dataset.names import find_unfinished_below, hint_recover, is_folder_dataset
 from edgefirst_ros.dataset.objects.location import BAG, Location, ObjectPath, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.store import Store, download, open_store
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, escape_text
 from edgefirst_ros.streams import RECORDINGS
 
 CONTAINER, TABLES = ".zip", (".arrow", ".frames.arrow", ".parquet", ".json")
@@ -71,17 +71,17 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
             continue
         place = Location.of(text)
         if (split := split_glob(place)) is not None:
-            found += _inside(text, open_store(place), *split)
+            found += _list_inside(text, open_store(place), *split)
         elif not place.local:
-            found += _stored(text, place)
+            found += _list_stored(text, place)
         elif is_fleet(text):
-            found += _inside(text, open_store(place), place)
+            found += _list_inside(text, open_store(place), place)
         else:
             found.append(Place(text, place.path if text.startswith("file:") else Path(text)))
     return found
 
 
-def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
+def list_dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     """Return the paths of all datasets that a name represents; those of buckets are opened where they are.
 
     A path represents itself; a folder without a dataset of its name, a glob, a list, a prefix of a bucket and a fleet's
@@ -91,11 +91,13 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     fleet = os.path.isdir(text) and is_fleet(text)
     if os.path.isdir(text) and not fleet and not is_folder_dataset(Path(text)):
         found = [
-            path for path in files_below(Path(text), is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
+            path
+            for path in list_files_below(Path(text), is_folder_dataset)
+            if path.suffix == CONTAINER or path.is_dir()
         ]
         links = [(path, "is a link, which is not followed: name its target") for path in found if path.is_symlink()]
         found = [path for path in found if not path.is_symlink()]
-        for place, why in [*links, *(unfinished_below(text) if found else ())]:
+        for place, why in [*links, *(find_unfinished_below(text) if found else ())]:
             warnings.warn(f"{place} {why}", stacklevel=3)
     elif fleet or is_remote(text) or is_glob(text) or text.endswith(LIST):
         try:
@@ -106,7 +108,7 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
             places = []
         found = [path for one in places if (path := one.in_place) is not None and not one.uri.endswith(RECORDINGS)]
         if text.endswith(LIST):
-            return [path for one in read_list(text) for path in dataset_places(one)]
+            return [path for one in read_list(text) for path in list_dataset_places(one)]
     else:
         return [Path(text)]
     if not found:
@@ -116,18 +118,18 @@ def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
     return found
 
 
-def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> list[Path]:
+def list_files_below(folder: Path, is_whole: Callable[[Path], bool]) -> list[Path]:
     """Return the files in a folder, and those folders in it that are one thing, sorted.
 
     The folder of an unfinished dataset is not searched, and of links to folders only those that are one thing. A link
     to a file that is found too counts once. Raises DatasetError for a folder that cannot be listed.
     """
-    found = [*_below(folder, is_whole)]
-    further = links_of(map(str, found))
+    found = [*_walk_below(folder, is_whole)]
+    further = find_links(map(str, found))
     return [path for path in found if str(path) not in further]
 
 
-def _below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
+def _walk_below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
     try:
         names = [] if folder.name.endswith(".partial") else sorted(os.listdir(folder))
     except OSError as error:
@@ -139,7 +141,7 @@ def _below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
         if not os.path.isdir(path) or is_whole(path):
             yield path
         elif not os.path.islink(path):
-            yield from _below(path, is_whole)
+            yield from _walk_below(path, is_whole)
 
 
 def is_fleet(given: str | os.PathLike[str]) -> bool:
@@ -179,11 +181,11 @@ class OnDisk(list[Path]):
 
 
 def on_disk(given: Sequence[str | os.PathLike[str]]) -> AbstractContextManager[OnDisk]:
-    """Return named places as paths of this machine, as `fetched`. Raises as `locate`."""
-    return fetched(locate(given))
+    """Return named places as paths of this machine, as `fetch_places`. Raises as `locate`."""
+    return fetch_places(locate(given))
 
 
-def one_place(given: str | os.PathLike[str]) -> Path:
+def get_one_place(given: str | os.PathLike[str]) -> Path:
     """Return the path of one dataset that is opened where it is. Raises UsageError unless exactly one is named."""
     places = locate([given])
     found = [path for place in places if (path := place.in_place) is not None]
@@ -193,7 +195,7 @@ def one_place(given: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def fetched(places: Sequence[Place]) -> Iterator[OnDisk]:
+def fetch_places(places: Sequence[Place]) -> Iterator[OnDisk]:
     """Yield places as paths of this machine; objects are fetched to a temporary folder and removed at the end.
 
     Errors name the object, not the copy.
@@ -214,7 +216,7 @@ def fetched(places: Sequence[Place]) -> Iterator[OnDisk]:
 
 
 @contextmanager
-def one_on_disk(given: str | os.PathLike[str]) -> Iterator[Path]:
+def get_one_on_disk(given: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield the one dataset or recording that is named, as `on_disk`. Raises UsageError where these are several."""
     with on_disk([given]) as paths:
         if len(paths) != 1:
@@ -255,7 +257,7 @@ def split_glob(place: Location) -> tuple[Location, re.Pattern[str]] | None:
         return None
     parts = place.key.split("/")
     for fixed, part in enumerate(parts):
-        if _GLOB.search(part) and not _exists(Location(place.root, "/".join(parts[: fixed + 1]))):
+        if _GLOB.search(part) and not _has_object(Location(place.root, "/".join(parts[: fixed + 1]))):
             break
     else:
         return None
@@ -265,12 +267,12 @@ def split_glob(place: Location) -> tuple[Location, re.Pattern[str]] | None:
         if part == "**":
             found.append(".*" if last else "(?:[^/]+/)*")
             continue
-        translated = _TOKEN.sub(_translated, part)
+        translated = _TOKEN.sub(_translate_match, part)
         found.append(translated if last else translated + "/")
     return Location(place.root, "/".join(parts[:fixed])), re.compile("".join(found), re.DOTALL)
 
 
-def _exists(place: Location) -> bool:
+def _has_object(place: Location) -> bool:
     """Return True if there is an object of this name, or any below it."""
     if place.local:
         return os.path.lexists(place.path)
@@ -278,27 +280,27 @@ def _exists(place: Location) -> bool:
     return store.stat(place.key) is not None or any(True for _ in store.objects(place.key))
 
 
-def _translated(match: re.Match[str]) -> str:
+def _translate_match(match: re.Match[str]) -> str:
     if match[2]:
         return f"[{'^' if match[1] else ''}{re.escape(match[2]).replace(_ESCAPED_DASH, '-')}]"
     return {"*": "[^/]*", "?": "[^/]"}.get(match[0], re.escape(match[0]))
 
 
-def _stored(text: str, place: Location) -> list[Place]:
+def _list_stored(text: str, place: Location) -> list[Place]:
     """Return an object with what belongs to it, or all below a prefix."""
     store, name = open_store(place), place.name
     endings = sorted((CONTAINER, *TABLES), key=len, reverse=True)  # .frames.arrow before .arrow
     stem = name.removesuffix(next((end for end in endings if name.endswith(end)), ""))
     container = place.parent / f"{stem}{CONTAINER}"
     if name and not name.endswith(RECORDINGS) and store.stat(container.key) is not None:
-        made = _dataset(store, container)
+        made = _make_dataset(store, container)
         return [replace(made, path=Path(name)) if name != stem else made]
     if name and (found := store.stat(place.key)) is not None:
         return [Place(str(place), Path(name), (found,))]
-    return _inside(text, store, place)
+    return _list_inside(text, store, place)
 
 
-def _dataset(store: Store, container: Location, listed: Mapping[str, StoredObject] | None = None) -> Place:
+def _make_dataset(store: Store, container: Location, listed: Mapping[str, StoredObject] | None = None) -> Place:
     """Return a dataset of a bucket with its tables, which come after the container; `listed`: all that exists."""
     stem = container.name.removesuffix(CONTAINER)
     keys = [(container.parent / name).key for name in (container.name, *(f"{stem}{end}" for end in TABLES))]
@@ -307,7 +309,7 @@ def _dataset(store: Store, container: Location, listed: Mapping[str, StoredObjec
     return Place(str(container), Path(container.name), found)
 
 
-def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | None = None) -> list[Place]:
+def _list_inside(text: str, store: Store, place: Location, match: re.Pattern[str] | None = None) -> list[Place]:
     """Return the datasets and recordings below a prefix, or those that match an expression, by key."""
     files: list[StoredObject] = []
     bags: dict[str, StoredObject] = {}
@@ -331,19 +333,19 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
         if place.local:
             found.append(Place(str(own), own.path))
         elif key in beside:
-            found.append(_dataset(store, own, beside))
+            found.append(_make_dataset(store, own, beside))
         else:
             found.append(Place(str(own), Path(own.name), tuple(objects)))
     if not found:
         raise UsageError(
-            f"{printable(text)}: found no datasets (*{CONTAINER}) or recordings "
+            f"{escape_text(text)}: found no datasets (*{CONTAINER}) or recordings "
             f"({', '.join(f'*{suffix}' for suffix in RECORDINGS)})"
         )
-    further = links_of(one.uri for one in found)
+    further = find_links(one.uri for one in found)
     return sorted((one for one in found if one.uri not in further), key=lambda one: one.uri)
 
 
-def links_of(uris: Iterable[str]) -> dict[str, str]:
+def find_links(uris: Iterable[str]) -> dict[str, str]:
     """Return {link: its target} of files and folders such as `latest.mcap` whose target is among them too."""
     given = [uri for uri in uris if not is_remote(uri)]
     links = {uri for uri in given if os.path.islink(uri)}

@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.counts import Progress, ignore_progress
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects.location import BAG, BLOCK, PATIENCE, Location, ReplacedError, StoredObject
-from edgefirst_ros.dataset.storage.lock import reporting, sync_folder
+from edgefirst_ros.dataset.storage.lock import report_errors, sync_folder
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError
 
 PARTIAL = ".partial"
@@ -85,12 +85,12 @@ class FolderStore:
 
     def stat(self, key: str) -> StoredObject | None:
         """Return the file under a key; None for a folder, a pipe or a device."""
-        with _refusing(key):
+        with _convert_errors(key):
             try:
                 status = os.stat(f"/{key}")
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return _object(key, status) if stat.S_ISREG(status.st_mode) else None
+        return _make_object(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the files below a folder in order of name, at any depth; of links only those to rosbag2 are entered."""
@@ -106,12 +106,12 @@ class FolderStore:
             if failed:
                 break
         if failed and not isinstance(failed[0], FileNotFoundError):
-            with _refusing(str(failed[0].filename).lstrip("/")):
+            with _convert_errors(str(failed[0].filename).lstrip("/")):
                 raise failed[0]
 
     def read(self, key: str, start: int = 0, end: int | None = None, *, etag: str | None = None) -> bytes:
-        with _refusing(key), open(f"/{key}", "rb") as file:
-            if etag is not None and _object(key, os.fstat(file.fileno())).etag != etag:
+        with _convert_errors(key), open(f"/{key}", "rb") as file:
+            if etag is not None and _make_object(key, os.fstat(file.fileno())).etag != etag:
                 raise ReplacedError(f"/{key}: was replaced during the work")
             file.seek(start)
             return file.read(-1 if end is None else max(0, end - start))
@@ -121,7 +121,7 @@ class FolderStore:
         return None if found is None else (found, self.read(key, max(0, found.size - size)))
 
     def stream(self, found: StoredObject) -> Iterator[bytes]:
-        with _refusing(found.key), open(f"/{found.key}", "rb") as file:
+        with _convert_errors(found.key), open(f"/{found.key}", "rb") as file:
             while block := file.read(BLOCK):
                 yield block
 
@@ -134,21 +134,21 @@ class FolderStore:
             return self._place(key, source, linked=path if scratch else None)
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        with _refusing(found.key):
+        with _convert_errors(found.key):
             return filecmp.cmp(f"/{found.key}", path, shallow=False)
 
     def delete(self, key: str) -> None:
-        with _refusing(key), suppress(FileNotFoundError):
+        with _convert_errors(key), suppress(FileNotFoundError):
             os.unlink(f"/{key}")
 
     def _place(self, key: str, source: BinaryIO, *, linked: Path | None = None) -> StoredObject:
         """Make a file beside the name, sync, rename, sync the folder."""
         final = f"/{key}"
         partial = f"{final}.{os.getpid()}-{next(_numbers)}{PARTIAL}"
-        with _refusing(key):
+        with _convert_errors(key):
             os.makedirs(os.path.dirname(final), exist_ok=True)
             try:
-                with _made(partial, source, linked) as fd:
+                with _make_file(partial, source, linked) as fd:
                     status = os.fstat(fd)
                     os.replace(partial, final)
             except BaseException:
@@ -156,11 +156,11 @@ class FolderStore:
                     os.unlink(partial)
                 raise
             sync_folder(Path(final).parent)
-        return _object(key, status)
+        return _make_object(key, status)
 
 
 @contextmanager
-def _made(partial: str, source: BinaryIO, linked: Path | None) -> Iterator[int]:
+def _make_file(partial: str, source: BinaryIO, linked: Path | None) -> Iterator[int]:
     """Make a new, synced file and yield it locked: a link to `linked` where the disk allows that, else a copy."""
     there = False
     with suppress(OSError):  # another disk, or one without links
@@ -203,12 +203,12 @@ def _is_entered(folder: str) -> bool:
     return os.path.isfile(os.path.join(target, BAG)) and os.path.commonpath([own, target]) != target
 
 
-def _object(key: str, status: os.stat_result) -> StoredObject:
+def _make_object(key: str, status: os.stat_result) -> StoredObject:
     return StoredObject(key, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}")
 
 
 @contextmanager
-def _refusing(key: str) -> Iterator[None]:
+def _convert_errors(key: str) -> Iterator[None]:
     """Turn an OSError or ValueError inside into an ObjectStoreError that names the file of a key."""
     try:
         yield
@@ -234,7 +234,7 @@ def download(store: Store, found: StoredObject, path: Path, *, again: bool = Fal
     """
     digest = hashlib.sha256()
     try:
-        with reporting(path, "write"), path.open("xb") as file:
+        with report_errors(path, "write"), path.open("xb") as file:
             for block in store.stream(found):
                 digest.update(block)
                 file.write(block)
@@ -250,7 +250,7 @@ def download(store: Store, found: StoredObject, path: Path, *, again: bool = Fal
     return download(store, now, path)
 
 
-def dataset_files(paths: DatasetPaths) -> Sequence[Path]:
+def list_dataset_files(paths: DatasetPaths) -> Sequence[Path]:
     """Return the files of a dataset in the order in which they are put, the container last: once it exists, all exist.
 
     Raises UsageError for a dataset that is a folder.
@@ -265,7 +265,7 @@ def upload_dataset(
     to: str | os.PathLike[str] | Location,
     *,
     overwrite: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
     store: Store | None = None,
 ) -> list[StoredObject]:
     """Put a finished dataset below a prefix, as PREFIX/NAME.arrow and so on; returns its objects, the container last.
@@ -275,7 +275,7 @@ def upload_dataset(
     Raises DatasetError where another object has one of the names, unless `overwrite`; ObjectStoreError; UsageError.
     """
     place = to if isinstance(to, Location) else Location.of(to)
-    store, files = store or open_store(place), dataset_files(paths)
+    store, files = store or open_store(place), list_dataset_files(paths)
     done: list[StoredObject] = []
     total, sent = sum(file.stat().st_size for file in files), 0
     for file in files:

@@ -16,11 +16,11 @@ import pyarrow as pa
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, safe_name
-from edgefirst_ros.dataset.schema import frames_metadata
-from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, open_synced, reporting
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, iter_keys, make_safe
+from edgefirst_ros.dataset.schema import parse_frames_metadata
+from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, open_synced, report_errors
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, count_stream
-from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, make_batch
 from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.errors import DatasetError, StorageError, TooLargeError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
@@ -64,14 +64,14 @@ class Journals(LoggedRows):
         order = 0
 
         def columns_of(found: pa.Schema) -> pa.Schema:
-            return schema.journal_schema(schema.frames_columns(schema.companions_of(found.names)))
+            return schema.make_journal_schema(schema.list_frames_columns(schema.find_companions(found.names)))
 
         for batch, checkpoint in self._batches(path, columns_of):
             if not self.frames.count:
-                self.companions, self.frames = schema.companions_of(batch.schema.names), Rows(batch.schema)
+                self.companions, self.frames = schema.find_companions(batch.schema.names), Rows(batch.schema)
             self.frames.append_batch(batch)
             order = _order_of(batch, order)
-            point = _point(checkpoint or {})
+            point = _parse_checkpoint(checkpoint or {})
             if point is not None and point.samples == self.frames.count and ends.get(point.rows) == order:
                 self.points.append(point)
                 description = (checkpoint or {}).get("description")
@@ -82,9 +82,9 @@ class Journals(LoggedRows):
         for samples, rows, frame, listed in _read_lines(path):
             try:
                 if samples == self.frames.count:
-                    self.frames.append_batch(_logged([frame], self.frames.columns))
+                    self.frames.append_batch(_make_batch([frame], self.frames.columns))
                 if rows == self.annotations.count and listed:
-                    self.annotations.append_batch(_logged(listed, ANNOTATION_ROWS))
+                    self.annotations.append_batch(_make_batch(listed, ANNOTATION_ROWS))
             except (DatasetError, pa.ArrowException) as error:
                 self.not_understood[path] = str(error)
                 return
@@ -98,7 +98,7 @@ class Journals(LoggedRows):
             for stored, checkpoint in _read_stream(path) if is_plain_file(path) else ():
                 batch = cast_rows(stored, wanted(stored.schema))
                 check_rows(batch)
-                keys = set(keys_of(batch))
+                keys = set(iter_keys(batch))
                 if any(key in before for key in keys):
                     raise DatasetError("the rows of a sample are in two places")
                 before.update(keys)
@@ -111,7 +111,7 @@ class Journals(LoggedRows):
 
 def _order_of(batch: pa.RecordBatch, order: int) -> int:
     """Return the checksum of the samples before, `order`, continued by those of a batch of either journal."""
-    for name, frame in dict.fromkeys(keys_of(batch)):
+    for name, frame in dict.fromkeys(iter_keys(batch)):
         order = zlib_ng.crc32(f"{name}/{frame}".encode(), order)
     return order
 
@@ -121,11 +121,11 @@ def check_rows(batch: pa.RecordBatch) -> None:
     if any(batch[name].null_count for name in ("name", "frame", "timestamp")):
         raise DatasetError("a row has no name, frame or timestamp")
     for name in batch["name"].unique().to_pylist():
-        if safe_name(name) != name:
+        if make_safe(name) != name:
             raise DatasetError(f"{name!r} cannot name a sequence")
 
 
-def _point(checkpoint: Mapping[str, object]) -> Checkpoint | None:
+def _parse_checkpoint(checkpoint: Mapping[str, object]) -> Checkpoint | None:
     samples, rows, size = (checkpoint.get(key) for key in ("samples", "rows", "bytes"))
     if not (isinstance(samples, int) and isinstance(rows, int) and isinstance(size, int)):
         return None
@@ -134,9 +134,9 @@ def _point(checkpoint: Mapping[str, object]) -> Checkpoint | None:
     return Checkpoint(samples, rows, size, checkpoint.get("synced") is True)
 
 
-def _logged(rows: list[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
+def _make_batch(rows: list[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
     """Return rows of the log as a batch. Raises DatasetError, and what Arrow raises for values that do not fit."""
-    batch = batch_of(rows, columns)
+    batch = make_batch(rows, columns)
     batch.validate(full=True)
     check_rows(batch)
     return batch
@@ -179,7 +179,7 @@ class _Bounded(io.FileIO):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with reporting(path, "read"):
+        with report_errors(path, "read"):
             super().__init__(path)
             start, size = super().read(8) or b"", self.seek(0, 2)
             self.seek(0)
@@ -189,7 +189,7 @@ class _Bounded(io.FileIO):
         """True if it ends within its schema, or a power cut left only zeros of it: it has no rows."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        with reporting(self._path, "read"):  # Arrow raises an OSError of its own for a cut file
+        with report_errors(self._path, "read"):  # Arrow raises an OSError of its own for a cut file
             left = max(0, self._end - self.tell())
             return super().read(left if size is None or size < 0 else min(size, left)) or b""
 
@@ -201,7 +201,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, int, dict[str, Any], list[dic
     """
     if not is_plain_file(path):
         return
-    with reporting(path, "read"), path.open("rb") as file:
+    with report_errors(path, "read"), path.open("rb") as file:
         data = file.read(_LARGEST_LOG)
     for line in io.BytesIO(data):  # one after the other: there may be as many as bytes
         checksum, _, text = line.removesuffix(b"\n").partition(b" ")
@@ -238,9 +238,9 @@ class FinishedTables:
                 self.unreadable[path] = error
         self._frames = self.readable.get(paths.frames)
         if self._frames is not None:
-            self.companions = schema.companions_of(self._frames.schema.names)
+            self.companions = schema.find_companions(self._frames.schema.names)
             with suppress(DatasetError):
-                found = frames_metadata(paths.frames, self._frames.metadata)
+                found = parse_frames_metadata(paths.frames, self._frames.metadata)
                 for batch in self.frames():
                     check_rows(batch)
                 software = found.get("software")
@@ -249,7 +249,7 @@ class FinishedTables:
     def frames(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of frames in the columns of a journal. Raises DatasetError for rows of another form."""
         for stored in self._frames.batches() if self._frames is not None else ():
-            columns = schema.journal_schema(schema.frames_columns(self.companions))
+            columns = schema.make_journal_schema(schema.list_frames_columns(self.companions))
             yield cast_rows(stored.select([name for name in columns.names if name in stored.schema.names]), columns)
 
 
@@ -258,6 +258,6 @@ def write_annotations(table: TableFile, out: Path, stays: Callable[[tuple[str, i
     target = table.schema.with_metadata(dict(table.metadata) or None)
     with open_synced(create_anew(out), out) as file, pa.ipc.new_file(file, target) as writer:
         for batch in table.batches():
-            there = [None in key or stays(key) for key in keys_of(batch)]
+            there = [None in key or stays(key) for key in iter_keys(batch)]
             kept = batch.filter(pa.array(there, pa.bool_()))
             writer.write_batch(pa.record_batch(kept.columns, schema=target))

@@ -24,18 +24,18 @@ from edgefirst_ros.dataset.names import (
     Member,
     NewMessages,
     hint_recover,
-    keys_of,
+    iter_keys,
+    list_unfinished,
     parse_member,
     refuse_unreadable,
-    unfinished_in,
 )
 from edgefirst_ros.dataset.publish import place, refuse_existing, refuse_writer, remove_tree, remove_unfinished
 from edgefirst_ros.dataset.recovery.journals import FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
 from edgefirst_ros.dataset.schema import REFERENCE, SEQUENCES, SOME, WITHOUT_STAMPS
-from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
+from edgefirst_ros.dataset.storage.lock import is_plain_file, report_errors
 from edgefirst_ros.dataset.storage.zip_read import Archive
-from edgefirst_ros.dataset.storage.zip_write import Lost, missing
+from edgefirst_ros.dataset.storage.zip_write import Lost, count_missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.rowlog import Rows
 from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
@@ -47,16 +47,16 @@ from edgefirst_ros.errors import (
     StorageError,
     Text,
     TooLargeError,
-    counted,
-    listed,
+    join_names,
+    pluralize,
     show_path,
 )
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.exif import ExifFound, read_exif
-from edgefirst_ros.sensors.jpeg import jpeg_size
-from edgefirst_ros.sensors.navigation import yaw_pitch_roll
+from edgefirst_ros.sensors.jpeg import read_jpeg_size
+from edgefirst_ros.sensors.navigation import find_angles
 from edgefirst_ros.sensors.png import check_png
-from edgefirst_ros.streams import CAMERA, of_columns
+from edgefirst_ros.streams import CAMERA, find_by_columns
 
 _HEADS = (1 << 12, 1 << 17)
 """Bytes of a JPEG in which EXIF and size are looked for; the second only where the first do not do."""
@@ -82,16 +82,16 @@ class Rebuilt:
         self._told: dict[tuple[str, int], tuple[Any, ...]] = {}
         """Stamp, size and position by the rows of annotations, of samples that have only these."""
         self.rows = Rows(columns)
-        self.frames = Rows(schema.journal_schema(schema.frames_columns(companions)))
+        self.frames = Rows(schema.make_journal_schema(schema.list_frames_columns(companions)))
 
     def know_annotations(self, batch: pa.RecordBatch) -> None:
         """Note samples that have annotation rows; those with a frames row are noted before."""
-        for row, key in enumerate(keys_of(batch)):
+        for row, key in enumerate(iter_keys(batch)):
             self._in_annotations.add(*key)
             if key not in self.in_frames and key not in self._told:
                 self._told[key] = tuple(batch[name][row].as_py() for name in ("timestamp", "size", "location"))
 
-    def take(self, member: Member, found: Found) -> None:
+    def rebuild(self, member: Member, found: Found) -> None:
         """Rebuild the rows of a whole member's sample, if they are missing."""
         key = member.sequence, member.frame
         if key in self.in_frames:
@@ -100,7 +100,7 @@ class Rebuilt:
             self._without_picture.setdefault(key, found.stamp)
             return
         self._without_picture.pop(key, None)
-        exif, size = _described(member.kind, found)
+        exif, size = _read_description(member.kind, found)
         self._add(member.sequence, member.frame, exif, size, found.stamp)
 
     def annotate(self, row: Mapping[str, Any]) -> None:
@@ -113,7 +113,7 @@ class Rebuilt:
         if row["latitude"] is not None and row["longitude"] is not None:
             made["location"] = [row["latitude"], row["longitude"]]
         if row["orientation"] is not None:
-            made["pose"] = list(yaw_pitch_roll(row["orientation"]))
+            made["pose"] = list(find_angles(row["orientation"]))
         self.rows.append(made)
 
     def finish(self) -> None:
@@ -140,11 +140,11 @@ class Rebuilt:
         self.annotate(row)
 
 
-def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | None]:
+def _read_description(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | None]:
     for length in _HEADS if kind.endswith("jpeg") else (1 << 30,):
         head = found.head(length)
         try:
-            size = jpeg_size(head) if kind.endswith("jpeg") else check_png(head)
+            size = read_jpeg_size(head) if kind.endswith("jpeg") else check_png(head)
             return read_exif(head), size
         except MessageError:
             if len(head) < length:
@@ -159,13 +159,13 @@ def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], i
     """
     sequences = described.get(SEQUENCES)
     if not isinstance(sequences, dict) or not all(isinstance(known, dict) for known in sequences.values()):
-        counts = _recounted(described.get("counts"), described.get("topics"), used)
+        counts = _recount_topics(described.get("counts"), described.get("topics"), used)
         return {"counts": counts, "static_transforms": described.get("static_transforms") or []}
     found: dict[str, Any] = {}
     total: Counts | None = Counts()
     for name, known in sequences.items():
         own = {key: number for key, number in used.items() if key[0] == name}
-        counts = _recounted(known.get("counts"), {name: known.get("topics")}, own)
+        counts = _recount_topics(known.get("counts"), {name: known.get("topics")}, own)
         found[name] = {**known, "counts": counts}
         if total is not None and counts is not None:
             total.add(Counts.of(counts))
@@ -174,13 +174,13 @@ def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], i
     return {SEQUENCES: found, "counts": total.plain() if total is not None else None}
 
 
-def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
+def _recount_topics(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
     """Return the counts of the last commit, updated with those `used` now by sequence and part; None if absent.
 
     Seen messages of a written topic that are not counted elsewhere were interrupted. `topics` is {sequence: {part:
     topic}}. Rows do not distinguish messages of `WITHOUT_STAMPS`: those of the last commit count.
     """
-    if not isinstance(counts, dict) or any(schema.faults({"counts": counts})) or not _is_by_part(topics):
+    if not isinstance(counts, dict) or any(schema.find_faults({"counts": counts})) or not _is_by_part(topics):
         return None
     told = {topic for parts in topics.values() for topic in parts.values()}
     kept = {parts[part] for parts in topics.values() for part in WITHOUT_STAMPS if part in parts}
@@ -247,17 +247,17 @@ class Recovery:
         """The outcome in one line."""
         if self.complete:
             return "all of it was complete"
-        said = f"{counted(self.samples, 'sample')}, {counted(self.members, 'member')}"
-        size, places = counted(self.lost_bytes, "byte"), counted(self.lost_stretches, "place")
+        said = f"{pluralize(self.samples, 'sample')}, {pluralize(self.members, 'member')}"
+        size, places = pluralize(self.lost_bytes, "byte"), pluralize(self.lost_stretches, "place")
         losses = {
             f"no whole member in {size} in {places}": self.lost_stretches,
-            f"{counted(self.rows_rebuilt, 'row')} rebuilt": self.rows_rebuilt,
-            f"annotations of {counted(self.annotations_lost, 'sample')} may be lost": self.annotations_lost,
-            f"lost, but named by the {self.told_by}: {counted(self.rows_dropped, 'sample')}": self.rows_dropped,
+            f"{pluralize(self.rows_rebuilt, 'row')} rebuilt": self.rows_rebuilt,
+            f"annotations of {pluralize(self.annotations_lost, 'sample')} may be lost": self.annotations_lost,
+            f"lost, but named by the {self.told_by}: {pluralize(self.rows_dropped, 'sample')}": self.rows_dropped,
         }
         return "; ".join([said, *(loss for loss, number in losses.items() if number), *self.notes])
 
-    def note(self, lost: Lost) -> None:
+    def count_lost(self, lost: Lost) -> None:
         """Count a range without a whole member; the first ones are listed."""
         self.lost_stretches += 1
         self.lost_bytes += lost.end - lost.start
@@ -321,12 +321,12 @@ _SUFFIXES = (
 )  # fmt: skip
 
 
-def unfinished(out: Path) -> list[DatasetPaths]:
+def find_unfinished(out: Path) -> list[DatasetPaths]:
     """Return the unfinished datasets in a folder; a writer may be at work on them. Raises StorageError."""
     if not os.path.isdir(out):
         return []
-    with reporting(out, "search it for unfinished datasets"):
-        return unfinished_in(out)
+    with report_errors(out, "search it for unfinished datasets"):
+        return list_unfinished(out)
 
 
 def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
@@ -390,7 +390,7 @@ def _is_table(path: Path, limits: Limits) -> bool:
 
 def tidy(paths: DatasetPaths) -> None:
     """Remove temporary files beside a finished dataset."""
-    with reporting(paths.container, "remove the files beside it"):
+    with report_errors(paths.container, "remove the files beside it"):
         for path in [paths.aside] if paths.layout == "directory" else paths.temporary:
             if os.path.lexists(path):  # a read-only medium also refuses to remove missing files
                 remove_tree(path)
@@ -421,9 +421,11 @@ def recover(
         if paths.layout == "directory":
             report.notes.append("folders are not checked; run edgefirst-ros validate")
         elif absent := [table.name for table in (paths.arrow, paths.frames) if not table.exists()]:
-            report.notes.append(f"missing: {listed(absent, LISTED)}")
-        for entry, error in Archive(paths.container, limits).damaged() if verify and paths.layout == "zip" else ():
-            report.note(Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error))
+            report.notes.append(f"missing: {join_names(absent, LISTED)}")
+        for entry, error in Archive(paths.container, limits).find_damaged() if verify and paths.layout == "zip" else ():
+            report.count_lost(
+                Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error)
+            )
             report.complete = False
         if not dry_run:
             tidy(paths)
@@ -434,7 +436,7 @@ def recover(
         recover(
             paths.container, dry_run=True, limits=limits
         )  # raises without a whole member: a file that is not an archive keeps its name
-        with reporting(paths.container, "rename"):
+        with report_errors(paths.container, "rename"):
             os.rename(paths.container, paths.members_partial)
         dataset = UnfinishedDataset(paths)
     try:
@@ -443,11 +445,11 @@ def recover(
         dataset.close()
 
 
-def left_behind(out: Path) -> list[str]:
+def find_abandoned(out: Path) -> list[str]:
     """Return the names of unfinished datasets in a folder without a writer; an empty list if it cannot be searched."""
     names = []
     with suppress(StorageError):
-        for paths in unfinished(out):
+        for paths in find_unfinished(out):
             with suppress(DatasetError, OSError):  # a living writer has it, or it is of another user
                 refuse_writer(paths)
                 names.append(paths.name)
@@ -457,7 +459,7 @@ def left_behind(out: Path) -> list[str]:
 def recover_all(out: Path, say: Callable[[str], None]) -> None:
     """Complete every unfinished dataset in a folder that has no writer; `say` gets a line about each."""
     try:
-        found = unfinished(out)
+        found = find_unfinished(out)
     except StorageError as error:
         say(str(error))
         return
@@ -508,11 +510,11 @@ class _Recoverer:
         self._collect(rebuilt, verify=verify)
         if not report.members:
             self._nothing()
-        self._note_journals()
+        self._keep_journals()
         if report.members_missing:
-            members = counted(report.members_missing, "member")
+            members = pluralize(report.members_missing, "member")
             report.notes.append(f"missing, but named by the {report.told_by}: {members}")
-        self._note_merge()
+        self._report_merge()
         if not report.dry_run:
             self._complete(rebuilt)
         return report
@@ -520,7 +522,7 @@ class _Recoverer:
     def _collect(self, rebuilt: Rebuilt, *, verify: bool) -> None:
         journals, report = self._journals, self._report
         for batch in self._frame_rows():
-            rebuilt.in_frames.update(keys_of(batch))
+            rebuilt.in_frames.update(iter_keys(batch))
         for batch in journals.annotations.batches():
             rebuilt.know_annotations(batch)
         for found in self._members.whole(verify=verify):
@@ -528,12 +530,12 @@ class _Recoverer:
                 report.members += 1
                 member = parse_member(found.name)
                 if member is not None:
-                    rebuilt.take(member, found)
+                    rebuilt.rebuild(member, found)
             else:
-                report.note(found)
+                report.count_lost(found)
                 self._damaged += [found.name] if self._paths.layout == "directory" else []
         for batch in self._frame_rows():
-            rows, lost = self._kept_frames(batch)
+            rows, lost = self._keep_frames(batch)
             report.members_missing += lost
             report.rows_dropped += batch.num_rows - len(rows)
             report.samples += len(rows)
@@ -550,7 +552,7 @@ class _Recoverer:
         if not self._stays(self._paths.arrow):
             report.annotations_lost = rebuilt.rows.count
 
-    def _note_journals(self) -> None:
+    def _keep_journals(self) -> None:
         """Choose where journals that are not understood stay, beside the dataset under free names, and note it."""
         for path, why in self._journals.not_understood.items():
             names = (f"{path.name}.unreadable{number}" for number in ("", *range(2, 1000)))
@@ -558,7 +560,7 @@ class _Recoverer:
             self._report.kept[path] = kept
             self._report.notes.append(f"{path.name} is not understood ({why}): it stays as {kept.name}")
 
-    def _note_merge(self) -> None:
+    def _report_merge(self) -> None:
         """Note that an interrupted merge has only the data that was copied by then."""
         merged = self._journals.description.get("merged")
         if isinstance(merged, list) and merged:
@@ -578,28 +580,28 @@ class _Recoverer:
         raise DatasetError(f"{place}: has no whole member to recover" + ("" if cut else "; it stays as it is"))
 
     # ---- rows ----------------------------------------------------------------------------
-    def _kept_frames(self, batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], int]:
+    def _keep_frames(self, batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], int]:
         """Return the frames rows of existing samples, lost companions set to null, and the number of lost members."""
         kept, lost = [], 0
         for row in batch.to_pylist():
             kinds = self._members.writer.seen.kinds(row["name"], row["frame"])
-            if not kinds and missing(row, kinds):
+            if not kinds and count_missing(row, kinds):
                 continue
-            lost += missing(row, kinds)
-            for sensor in of_columns(row):
+            lost += count_missing(row, kinds)
+            for sensor in find_by_columns(row):
                 if kinds.isdisjoint(sensor.kinds):
-                    row.update(dict.fromkeys(schema.companion_columns(sensor)))
+                    row.update(dict.fromkeys(schema.list_companion_columns(sensor)))
             kept.append(row)
         return kept, lost
 
     def _frames(self, rebuilt: Rows) -> Iterator[pa.RecordBatch]:
         for batch in self._frame_rows():
-            yield pa.RecordBatch.from_pylist(self._kept_frames(batch)[0], schema=batch.schema)
+            yield pa.RecordBatch.from_pylist(self._keep_frames(batch)[0], schema=batch.schema)
         yield from rebuilt.batches()
 
     def _annotations(self, rebuilt: Rows) -> Iterator[pa.RecordBatch]:
         for batch in self._journals.annotations.batches():
-            yield batch.filter(pa.array(map(self._is_there, keys_of(batch)), pa.bool_()))
+            yield batch.filter(pa.array(map(self._is_there, iter_keys(batch)), pa.bool_()))
         yield from rebuilt.batches()
 
     def _is_there(self, sample: tuple[str, int]) -> bool:
@@ -608,7 +610,7 @@ class _Recoverer:
     # ---- the end -------------------------------------------------------------------------
     def _complete(self, rebuilt: Rebuilt) -> None:
         paths, described = self._paths, self._journals.description
-        with reporting(paths.reserve, "remove"):
+        with report_errors(paths.reserve, "remove"):
             paths.reserve.unlink(missing_ok=True)
         version = described.get("schema_version")
         version = version if version in schema.WRITABLE else schema.DEFAULT_VERSION
@@ -622,10 +624,10 @@ class _Recoverer:
             stated = {key: described.get(key) for key in ("box3d_axes", "box3d_frame")}  # older journals have neither
             seal_annotations(grouped, paths.arrow_partial, version, labels, categories, stated=stated)
         if not self._is_kept(paths.frames):
-            columns = schema.frames_columns(self._companions)
+            columns = schema.list_frames_columns(self._companions)
             seal_frames(partial(self._frames, rebuilt.frames), paths.frames_partial, columns, self._metadata())
         for path in self._journals.not_understood:
-            with reporting(path, "rename"):
+            with report_errors(path, "rename"):
                 os.rename(path, self._report.kept[path])
         self._members.remove(self._damaged)
         self._members.writer.close()
@@ -654,15 +656,15 @@ class _Recoverer:
             return False
         error, table = self._finished.unreadable.get(path), self._finished.readable.get(path)
         if error is not None:
-            with reporting(path, "rename"):
+            with report_errors(path, "rename"):
                 os.rename(path, path.with_name(f"{path.name}.unreadable"))
             self._report.notes.append(f"{error}; it stays as {path.name}.unreadable")
         if table is None:
             return False
         if self._loses and path == self._paths.frames:
-            further = [name for name in table.schema.names if name not in schema.frames_columns(self._companions)]
+            further = [name for name in table.schema.names if name not in schema.list_frames_columns(self._companions)]
             if further:
-                self._report.notes.append(f"{path}: dropped, not columns of the format: {listed(further, LISTED)}")
+                self._report.notes.append(f"{path}: dropped, not columns of the format: {join_names(further, LISTED)}")
             return False
         dropped = self._loses and self._report.rows_dropped
         if path == self._paths.arrow and dropped and {"name", "frame"} <= {*table.schema.names}:

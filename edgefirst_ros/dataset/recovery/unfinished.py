@@ -14,12 +14,12 @@ from pathlib import Path
 
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, parse_member
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, iter_keys, parse_member
 from edgefirst_ros.dataset.recovery.journals import Journals
-from edgefirst_ros.dataset.storage.folder import DirectoryWriter, files, present
-from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_path, reporting
-from edgefirst_ros.dataset.storage.zip_read import Archive, Entry, unix_time
-from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, missing
+from edgefirst_ros.dataset.storage.folder import DirectoryWriter, list_files, list_present
+from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_path, report_errors
+from edgefirst_ros.dataset.storage.zip_read import Archive, Entry, convert_dos_time
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, count_missing
 from edgefirst_ros.dataset.tables.rowlog import Checkpoint
 from edgefirst_ros.errors import DatasetError, MessageError, TooLargeError
 from edgefirst_ros.limits import Limits
@@ -52,10 +52,10 @@ def reopen(paths: DatasetPaths, members: Path) -> tuple[ArchiveMembers | FolderM
     if paths.layout == "zip":
         archive = ArchiveWriter(members, reopen=True)
         return ArchiveMembers(archive), archive.hold()
-    with reporting(paths.folder_partial, "open"):
+    with report_errors(paths.folder_partial, "open"):
         lock = reopen_path(paths.folder_partial, folder=True)
     try:
-        with reporting(members, "create"):
+        with report_errors(members, "create"):
             members.mkdir(exist_ok=True)
         return FolderMembers(DirectoryWriter(members, reopen=True)), lock
     except DatasetError:
@@ -100,7 +100,7 @@ class ArchiveMembers:
             elif own and parse_member(found.text) is None:  # a header has no checksum
                 yield Lost(found.start, found.end, found.text, "no name of a member")
             elif archive.keep(found):
-                yield Found(found.text, unix_time(found.time, found.date), partial(archive.read, found.data))
+                yield Found(found.text, convert_dos_time(found.time, found.date), partial(archive.read, found.data))
             else:
                 yield Lost(found.start, found.end, found.text, "exists twice")
 
@@ -108,7 +108,7 @@ class ArchiveMembers:
     def _trusted(self) -> int:
         """Number of bytes that were synced; 0 if the file is shorter: the disk lost data that it had acknowledged."""
         synced = self.journals.synced.bytes
-        with reporting(self.writer.path, "read"):
+        with report_errors(self.writer.path, "read"):
             return synced if os.fstat(self.writer.fd).st_size >= synced else 0
 
     def rewind(self) -> Checkpoint:
@@ -140,60 +140,60 @@ class FolderMembers:
     def is_complete(self, limits: Limits) -> bool:
         """Return True if every file is a whole member; that the folder ends is stated by the tables in it."""
         del limits
-        known = _synced_samples(self.journals)
-        return not any(_fault_of(*one, known, self.journals) for one in files(self.writer.path))
+        known = _read_synced_samples(self.journals)
+        return not any(_find_fault(*one, known, self.journals) for one in list_files(self.writer.path))
 
     def whole(self, *, verify: bool) -> Iterator[Found | Lost]:
-        known = FrameSet() if verify else _synced_samples(self.journals)
-        for name, file in files(self.writer.path):
-            why = _fault_of(name, file, known, self.journals)
-            with reporting(file, "read"):
+        known = FrameSet() if verify else _read_synced_samples(self.journals)
+        for name, file in list_files(self.writer.path):
+            why = _find_fault(name, file, known, self.journals)
+            with report_errors(file, "read"):
                 status = file.lstat()
             if why:
                 yield Lost(0, status.st_size, name, why)
                 continue
             member = parse_member(name)
             if member is not None:
-                self.writer.seen.note(member)
-            yield Found(name, status.st_mtime_ns, partial(_head, file))
+                self.writer.seen.add_member(member)
+            yield Found(name, status.st_mtime_ns, partial(_read_head, file))
 
     def rewind(self) -> Checkpoint:
         journals, whole = self.journals, 0
-        known = _synced_samples(journals)
+        known = _read_synced_samples(journals)
         for row in journals.frames.rows(journals.points[-1].samples):
-            found = list(present(self.writer.path, row))
+            found = list(list_present(self.writer.path, row))
             kinds = {member.kind for member, _, _ in found}
-            if missing(row, kinds) or any(_fault_of(name, file, known, journals) for _, name, file in found):
+            if count_missing(row, kinds) or any(_find_fault(name, file, known, journals) for _, name, file in found):
                 break
             whole += 1
         point = next(p for p in reversed(journals.points) if p.samples <= whole)
         kept = set()
         for row in journals.frames.rows(point.samples):
-            for member, name, _ in present(self.writer.path, row):
-                self.writer.seen.note(member)
+            for member, name, _ in list_present(self.writer.path, row):
+                self.writer.seen.add_member(member)
                 kept.add(name)
-        self.remove([name for name, _ in files(self.writer.path) if name not in kept])
+        self.remove([name for name, _ in list_files(self.writer.path) if name not in kept])
         return point
 
     def remove(self, lost: list[str]) -> None:
         for name in lost:
-            with reporting(self.writer.path / name, "remove"):
+            with report_errors(self.writer.path / name, "remove"):
                 (self.writer.path / name).unlink(missing_ok=True)
 
 
-def _synced_samples(journals: Journals) -> FrameSet:
+def _read_synced_samples(journals: Journals) -> FrameSet:
     known = FrameSet()
     for batch in journals.frames.batches(journals.synced.samples):
-        known.update(keys_of(batch))
+        known.update(iter_keys(batch))
     return known
 
 
-def _head(file: Path, size: int) -> bytes:
-    with reporting(file, "read"), file.open("rb") as handle:
+def _read_head(file: Path, size: int) -> bytes:
+    with report_errors(file, "read"), file.open("rb") as handle:
         return handle.read(size)
 
 
-def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> str:
+def _find_fault(name: str, file: Path, synced: FrameSet, journals: Journals) -> str:
     """Return why a file is not a whole member; empty if it is one. Raises StorageError if it cannot be read.
 
     Of a sample among those `synced` the size is compared, of others the checksum. A file that the log does not have is
@@ -202,7 +202,7 @@ def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> st
     member = parse_member(name)
     if member is None:
         return "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
-    with reporting(file, "read"):
+    with report_errors(file, "read"):
         status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
@@ -211,14 +211,14 @@ def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> st
         return f"has {status.st_size} bytes of {logged[0]}"
     if (member.sequence, member.frame) in synced:
         return ""
-    with reporting(file, "read"):
+    with report_errors(file, "read"):
         data = file.read_bytes()
     if logged is not None:
         return "" if zlib_ng.crc32(data) == logged[1] else "its checksum is wrong"
-    return _fault_in(data, member.kind)
+    return _find_content_fault(data, member.kind)
 
 
-def _fault_in(data: bytes, kind: str) -> str:
+def _find_content_fault(data: bytes, kind: str) -> str:
     """Return the fault with the content of a member that may be cut; empty without a fault."""
     try:
         if kind.endswith("png"):
@@ -249,7 +249,7 @@ class UnfinishedDataset:
         try:
             if paths.layout == "zip":  # a folder was made by its writer; beside a ZIP others may have put files
                 for path in (*paths.journals, paths.arrow_partial, paths.frames_partial):
-                    with reporting(path, "look it up"), suppress(FileNotFoundError):
+                    with report_errors(path, "look it up"), suppress(FileNotFoundError):
                         refuse_planted(path, os.lstat(path))
             self.journals = self.members.journals = Journals(paths)
         except DatasetError:

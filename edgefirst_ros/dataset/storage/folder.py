@@ -10,22 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgefirst_ros.dataset.names import KINDS, Member, MemberIndex, member_name, parse_member, safe_name
+from edgefirst_ros.dataset.names import KINDS, Member, MemberIndex, make_member_name, make_safe, parse_member
 from edgefirst_ros.dataset.storage.lock import (
     NEW_FILE,
     OPEN_FOLDER,
-    byte_views,
     check_kind,
     give_back,
     is_plain_file,
     open_file,
-    reporting,
+    report_errors,
     sync_disk,
+    view_bytes,
     write_at,
 )
 from edgefirst_ros.dataset.storage.space import check_there
 from edgefirst_ros.errors import DatasetError, StorageError, explain_errors
-from edgefirst_ros.streams import of_columns, of_kind
+from edgefirst_ros.streams import find_by_columns, find_by_kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -49,7 +49,7 @@ class DirectoryWriter:
         self._folder = -1
         self._unwanted: list[str] = []
         self._doubtful = False
-        with reporting(path, "open" if reopen else "create"):
+        with report_errors(path, "open" if reopen else "create"):
             if not reopen:
                 os.mkdir(path, 0o755)
             self._root = os.open(path, OPEN_FOLDER)
@@ -65,7 +65,7 @@ class DirectoryWriter:
     def _clear(self) -> None:
         while self._unwanted:
             name = self._unwanted[-1]
-            with reporting(self.path / name, "remove"):
+            with report_errors(self.path / name, "remove"):
                 (self.path / name).unlink(missing_ok=True)
             self._unwanted.pop()
 
@@ -76,8 +76,8 @@ class DirectoryWriter:
         """
         self._clear()
         sequence = self.seen.add(name).sequence
-        views, size = byte_views(buffers)
-        with reporting(self.path / name, "write"):
+        views, size = view_bytes(buffers)
+        with report_errors(self.path / name, "write"):
             if sequence != self._sequence:
                 self._enter(sequence)
             fd = os.open(self._UNNAMED, NEW_FILE, 0o644, dir_fd=self._folder)
@@ -101,7 +101,7 @@ class DirectoryWriter:
         self._folder, self._sequence = folder, sequence
 
     def flush(self, sync: bool) -> int:
-        with reporting(self.path, "write"):
+        with report_errors(self.path, "write"):
             if self._doubtful and sync:  # the system reports it once, and forgets the unwritten data
                 raise OSError(errno.EIO, "the disk lost data that was written before")
             if sync:
@@ -132,7 +132,7 @@ class Folder:
         self.path = path
         self._root = open_file(path, folder=True)
         with explain_errors(f"{path}: cannot be listed", OSError):
-            self._sizes = dict(_files(path, self._root, ""))
+            self._sizes = dict(_walk_files(path, self._root, ""))
         self.names = list(self._sizes)
 
     def __reduce__(self) -> tuple[type[Folder], tuple[Path]]:
@@ -173,7 +173,7 @@ class Folder:
                 os.close(within)
 
 
-def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
+def _walk_files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda item: item.name):
@@ -181,7 +181,7 @@ def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
                 if not prefix:
                     below = open_file(path / entry.name, name=entry.name, within=folder, folder=True)
                     try:
-                        found += _files(path / entry.name, below, f"{entry.name}/")
+                        found += _walk_files(path / entry.name, below, f"{entry.name}/")
                     finally:
                         os.close(below)
                 continue
@@ -191,28 +191,28 @@ def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
     return found
 
 
-def present(root: Path, row: Mapping[str, Any]) -> Iterator[tuple[Member, str, Path]]:
+def list_present(root: Path, row: Mapping[str, Any]) -> Iterator[tuple[Member, str, Path]]:
     """Yield (member, name, file) for the members in a folder of a frame, by its row of the frames table."""
-    own = [kind for sensor in of_columns(row) if sensor.instance is not None for kind in sensor.kinds]
-    for kind in (*KINDS, *own) if safe_name(row["name"]) == row["name"] else ():
-        name = member_name(row["name"], row["frame"], kind)
+    own = [kind for sensor in find_by_columns(row) if sensor.instance is not None for kind in sensor.kinds]
+    for kind in (*KINDS, *own) if make_safe(row["name"]) == row["name"] else ():
+        name = make_member_name(row["name"], row["frame"], kind)
         if is_plain_file(root / name):
             yield Member(row["name"], row["frame"], kind), name, root / name
 
 
-def files(root: Path) -> Iterator[tuple[str, Path]]:
+def list_files(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield (name, file) of everything one folder below that is not a folder itself, in frame order."""
-    for folder in _listed(root, folders=True):
-        found = [(f"{folder.name}/{file.name}", file) for file in _listed(folder, folders=False)]
+    for folder in _list_entries(root, folders=True):
+        found = [(f"{folder.name}/{file.name}", file) for file in _list_entries(folder, folders=False)]
         yield from sorted(found, key=lambda item: _order(item[0]))
 
 
-def _listed(folder: Path, *, folders: bool) -> list[Path]:
-    with reporting(folder, "list"), os.scandir(folder) as entries:
+def _list_entries(folder: Path, *, folders: bool) -> list[Path]:
+    with report_errors(folder, "list"), os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) == folders]
     return [folder / name for name in sorted(names)]
 
 
 def _order(name: str) -> tuple[int, tuple[int, str], str]:
     member = parse_member(name)
-    return (member.frame, of_kind(member.kind).order, name) if member is not None else (-1, (0, ""), name)
+    return (member.frame, find_by_kind(member.kind).order, name) if member is not None else (-1, (0, ""), name)

@@ -41,7 +41,7 @@ _ADVICE = {
 
 
 @contextmanager
-def reporting(path: Path, action: str) -> Iterator[None]:
+def report_errors(path: Path, action: str) -> Iterator[None]:
     """Turn an OSError inside into a StorageError that names `path`; the OSError stays as its cause."""
     try:
         yield
@@ -61,7 +61,7 @@ def create_anew(path: Path) -> int:
 
     Only for files of a dataset whose lock the caller holds.
     """
-    with reporting(path, "create"):
+    with report_errors(path, "create"):
         path.unlink(missing_ok=True)
         return os.open(path, NEW_FILE, 0o644)
 
@@ -94,7 +94,7 @@ def claim(path: Path, *, folder: bool = False) -> int:
         if _is_locked(fd, path):
             if created:
                 return fd
-            with _closing_on_error(fd):
+            with _close_on_error(fd):
                 shutil.rmtree(path) if folder else os.unlink(path)
         os.close(fd)
 
@@ -107,7 +107,7 @@ def reopen_path(path: Path, *, folder: bool = False) -> int:
     if not _is_locked(fd, path):
         os.close(fd)
         raise InUseError(f"{path}: another writer is at work on this dataset")
-    with _closing_on_error(fd):
+    with _close_on_error(fd):
         refuse_planted(path, os.fstat(fd))
     return fd
 
@@ -139,7 +139,7 @@ def open_synced(fd: int, path: Path, action: str = "write") -> Iterator[BinaryIO
     """
     import pyarrow as pa  # and numpy, which the list of export systems does not need
 
-    with reporting(path, action), open(fd, "wb", buffering=1 << 20) as file:
+    with report_errors(path, action), open(fd, "wb", buffering=1 << 20) as file:
         with explain_errors(f"{path}: cannot be rewritten", pa.ArrowException):
             yield file
         file.flush()
@@ -147,7 +147,7 @@ def open_synced(fd: int, path: Path, action: str = "write") -> Iterator[BinaryIO
 
 
 @contextmanager
-def _closing_on_error(fd: int) -> Iterator[None]:
+def _close_on_error(fd: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
@@ -169,7 +169,7 @@ def _is_locked(fd: int, path: Path) -> bool:
         raise
 
 
-def byte_views(buffers: Sequence[Buffer]) -> tuple[list[memoryview], int]:
+def view_bytes(buffers: Sequence[Buffer]) -> tuple[list[memoryview], int]:
     """Return buffers as views of bytes for `write_at`, and their total size in bytes."""
     views = [memoryview(buffer) for buffer in buffers]
     views = [view.cast("B") for view in views if view.nbytes]
@@ -178,7 +178,7 @@ def byte_views(buffers: Sequence[Buffer]) -> tuple[list[memoryview], int]:
 
 def sum_up(buffers: Sequence[Buffer]) -> tuple[int, int]:
     """Return size in bytes and CRC-32 of buffers one after the other."""
-    crc, (views, size) = 0, byte_views(buffers)
+    crc, (views, size) = 0, view_bytes(buffers)
     for view in views:
         crc = zlib_ng.crc32(view, crc)
     return size, crc
@@ -221,7 +221,7 @@ _KINDS = (
 
 def is_plain_file(path: Path) -> bool:
     """Return True for an existing regular file, not a link, pipe or device. Raises StorageError if the disk refuses."""
-    with reporting(path, "look it up"):
+    with report_errors(path, "look it up"):
         try:
             return stat.S_ISREG(os.lstat(path).st_mode)
         except (FileNotFoundError, NotADirectoryError):
@@ -242,7 +242,7 @@ def open_file(path: Path, *, name: str | None = None, within: int | None = None,
         fd = os.open(name, OPEN_FOLDER if folder else _FILE, dir_fd=within)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be opened: {getattr(error, 'strerror', error)}") from error
-    with _closing_on_error(fd):
+    with _close_on_error(fd):
         check_kind(path, os.fstat(fd).st_mode, folder=folder)
     return fd
 
@@ -287,7 +287,7 @@ class WriteBehind:
         """`piece`: new bytes that are worth a call."""
         self._fd, self._piece, self._told = fd, piece, 0
 
-    def reached(self, end: int) -> None:
+    def advance(self, end: int) -> None:
         """Take note that the file has been written up to `end`. Raises OSError."""
         new = end - self._told
         if new >= self._piece:
@@ -306,7 +306,7 @@ class Replacement:
         """Create the file `path` plus `suffix`; messages say that the program cannot `action`."""
         self._path, self._action = path, action
         self._partial = path.with_name(path.name + suffix)
-        with reporting(path, action):
+        with report_errors(path, action):
             self._fd = claim(self._partial)
 
     def __enter__(self) -> Self:
@@ -322,7 +322,7 @@ class Replacement:
 
     def put_in_place(self, *, overwrite: bool = True) -> None:
         """Rename the file to its final name. Raises DatasetError if another file has it and not `overwrite`."""
-        with reporting(self._path, self._action):
+        with report_errors(self._path, self._action):
             place = os.replace if overwrite else os.link
             try:
                 place(self._partial, self._path)
@@ -338,7 +338,7 @@ def keep_copy(path: Path, kept: Path) -> None:
 
     Raises DatasetError if another file has that name, and StorageError.
     """
-    with reporting(kept, "write"):
+    with report_errors(kept, "write"):
         try:
             os.link(path, kept)
         except FileExistsError as error:

@@ -9,7 +9,7 @@ import os
 import resource
 from pathlib import Path
 
-from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting
+from edgefirst_ros.dataset.storage.lock import create_anew, give_back, report_errors
 from edgefirst_ros.errors import StorageError
 
 _STEP = 1 << 20
@@ -33,7 +33,7 @@ class Reserve:
         if size <= self._bytes or self._fd < 0:
             return
         size = -(-(size + size // 2) // _STEP) * _STEP
-        with reporting(self.path, f"reserve {size} bytes"):
+        with report_errors(self.path, f"reserve {size} bytes"):
             os.posix_fallocate(self._fd, self._bytes, size - self._bytes)
         self._bytes = size
 
@@ -47,16 +47,16 @@ class Reserve:
         self._fd = -1
 
 
-def largest_file(path: Path) -> int:
+def find_largest_file(path: Path) -> int:
     """Return the most bytes of an existing file, by a limit of the process or of the file system."""
     soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     limits = [] if soft == resource.RLIM_INFINITY else [soft]
-    if _file_system(path) in _FAT:
+    if _find_file_system(path) in _FAT:
         limits.append(_FAT_LARGEST)
     return min(limits, default=1 << 62)
 
 
-def _file_system(path: Path) -> str:
+def _find_file_system(path: Path) -> str:
     """Return the file system type of an existing file, as in /proc/self/mountinfo; empty if unknown."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
@@ -100,7 +100,7 @@ class Headroom:
 
         `written`: bytes of the dataset so far; `keep`: bytes that must stay free.
         """
-        free = free_bytes(self._out)
+        free = count_free_bytes(self._out)
         before, since = self._before
         self._before = written, now
         coming = round(max(0.0, (written - before) / (now - since)) * _AHEAD) if now > since else 0
@@ -111,12 +111,12 @@ class Headroom:
             )
 
 
-def free_bytes(path: Path) -> int:
+def count_free_bytes(path: Path) -> int:
     """Return the free bytes for unprivileged users on the disk of `path`, or of its nearest existing parent.
 
     Raises StorageError where the disk does not report it.
     """
     place = Path(os.path.abspath(path))
-    with reporting(path, "determine the free space"):
+    with report_errors(path, "determine the free space"):
         status = os.statvfs(next(p for p in (place, *place.parents) if p.exists()))
     return status.f_bavail * status.f_frsize

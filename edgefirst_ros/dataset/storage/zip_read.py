@@ -101,25 +101,25 @@ def read_local(data: bytes, start: int) -> Entry | None:
 
 
 END_BYTES = END64.size + LOCATOR64.size + END.size
-"""Largest size of `end_records`, bytes."""
+"""Largest size of `make_end_records`, bytes."""
 
 
-def date_time(time: int, date: int) -> tuple[int, int, int, int, int, int]:
+def decode_dos_time(time: int, date: int) -> tuple[int, int, int, int, int, int]:
     """Return year, month, day, hour, minute and second of an MS-DOS time, which may be an invalid one."""
     return 1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2
 
 
-def dos_time(time_ns: int) -> tuple[int, int]:
+def encode_dos_time(time_ns: int) -> tuple[int, int]:
     """Return (time, date) of MS-DOS: UTC, rounded down to 2 s, kept within 1980..2107."""
     seconds = min(max(time_ns // 1_000_000_000, _DOS_FIRST), _DOS_LAST)
     at = datetime.fromtimestamp(seconds, timezone.utc)
     return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
 
 
-def unix_time(time: int, date: int) -> int:
+def convert_dos_time(time: int, date: int) -> int:
     """Return ns since the epoch of an MS-DOS time in UTC; 0 for an invalid one."""
     try:
-        at = datetime(*date_time(time, date), tzinfo=timezone.utc)
+        at = datetime(*decode_dos_time(time, date), tzinfo=timezone.utc)
     except ValueError:
         return 0
     return int(at.timestamp()) * 1_000_000_000
@@ -130,15 +130,15 @@ _UNIX = 3 << 8
 _ATTRIBUTES = (stat.S_IFREG | 0o644) << 16
 
 
-def new_entry(name: str, start: int, size: int, crc: int, time_ns: int) -> Entry:
+def make_entry(name: str, start: int, size: int, crc: int, time_ns: int) -> Entry:
     """Return a stored member at offset `start`, dated `time_ns` (since the epoch), with data of this size and CRC."""
     encoded = name.encode()
-    time, date = dos_time(time_ns)
+    time, date = encode_dos_time(time_ns)
     place = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
     return Entry(encoded, start, place, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
 
 
-def local_header(entry: Entry) -> bytes:
+def make_local_header(entry: Entry) -> bytes:
     """Return the local header with the name."""
     big = entry.size >= LIMIT32
     extra = struct.pack("<2H2Q", EXTRA64, 16, entry.size, entry.packed) if big else b""
@@ -152,7 +152,7 @@ def local_header(entry: Entry) -> bytes:
     )  # fmt: skip
 
 
-def central_record(entry: Entry) -> bytes:
+def make_central_record(entry: Entry) -> bytes:
     """Return the member's record in the central directory."""
     big, far = max(entry.size, entry.packed) >= LIMIT32, entry.start >= LIMIT32
     wide = ([entry.size, entry.packed] if big else []) + ([entry.start] if far else [])
@@ -169,7 +169,7 @@ def central_record(entry: Entry) -> bytes:
     )  # fmt: skip
 
 
-def end_records(count: int, start: int, size: int) -> bytes:
+def make_end_records(count: int, start: int, size: int) -> bytes:
     """Return the end records of a central directory of `count` records, `size` bytes long, at offset `start`."""
     tail = b""
     if count >= LIMIT16 or size >= LIMIT32 or start >= LIMIT32:
@@ -214,7 +214,7 @@ class Directory(NamedTuple):
         columns = [*(self.records[key] for key in keys), self.starts, self.packed, self.sizes]
         for name, *values in zip(self.names[chosen], *(column[chosen].tolist() for column in columns), strict=True):
             time, date, flags, method, crc, start, packed, size = values
-            entry = zipfile.ZipInfo(name, date_time(time, date))
+            entry = zipfile.ZipInfo(name, decode_dos_time(time, date))
             entry.flag_bits, entry.compress_type, entry.CRC = flags, method, crc
             entry.header_offset, entry.compress_size, entry.file_size = start, packed, size
             yield entry
@@ -236,7 +236,7 @@ def read_directory(file: IO[bytes]) -> Directory | None:
         file.seek(offset)
         return file.read(size)
 
-    data = b"".join(block for _, block in directory_blocks(read, start, start + size))
+    data = b"".join(block for _, block in iter_directory(read, start, start + size))
     if not 0 < count * _CENTRAL.itemsize <= len(data) == size:
         return None
     marks = itertools.islice(re.finditer(re.escape(CENTRAL_MARK), data), count + 1)
@@ -252,8 +252,8 @@ def read_directory(file: IO[bytes]) -> Directory | None:
     plain = known & (records["needed"] <= LATEST) & (records["commented"] == 0) & (records["disk"] == 0) & (named > 0)
     if not chained or not plain.all():
         return None
-    names = _names(data, begins, named, records["flags"])
-    wide = _wide(data, records, begins + named, extended)
+    names = _decode_names(data, begins, named, records["flags"])
+    wide = _read_wide(data, records, begins + named, extended)
     if names is None or wide is None:
         return None
     sizes, packed, starts = wide
@@ -292,7 +292,7 @@ def find_directory(file: IO[bytes]) -> tuple[int, int, int] | None:
     return (count, start, size) if start + size == place else None
 
 
-def directory_blocks(
+def iter_directory(
     read: Callable[[int, int], bytes], start: int, end: int, *, dense: bool = True
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the directory of a ZIP as (offset, block); `read` returns so many bytes at an offset.
@@ -307,7 +307,7 @@ def directory_blocks(
 
 
 class _Blocks:
-    """A file for `zipfile`, which reads the directory at once: it comes by `directory_blocks`."""
+    """A file for `zipfile`, which reads the directory at once: it comes by `iter_directory`."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.seek, self.tell = file, file.seek, file.tell
@@ -316,11 +316,11 @@ class _Blocks:
         if size <= BLOCK:
             return self._file.read(size)
         place = self.tell()
-        blocks = directory_blocks(lambda size, _: self._file.read(size), place, place + size)
+        blocks = iter_directory(lambda size, _: self._file.read(size), place, place + size)
         return b"".join(block for _, block in blocks)
 
 
-def _names(
+def _decode_names(
     data: bytes, begins: NDArray[np.int64], named: NDArray[np.int64], flags: NDArray[np.uint16]
 ) -> list[str] | None:
     """Return the names; None where one is not a text of its kind, holds a NUL, or is a folder's."""
@@ -336,7 +336,7 @@ def _names(
     return names if told and "\0" not in joined and "/\n" not in joined else None
 
 
-def _wide(
+def _read_wide(
     data: bytes, records: NDArray[np.void], places: NDArray[np.int64], extended: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
     """Return sizes, packed sizes and starts, those of ZIP64 from the extra fields; None where these hold more."""
@@ -377,7 +377,7 @@ class Loop:
     among: int = 1
     """Containers that take turns; each holds that much less."""
 
-    def note(self, sample: tuple[str, int | None], kind: str) -> None:
+    def add(self, sample: tuple[str, int | None], kind: str) -> None:
         """Note that a member is read."""
         if sample != self.sample:
             self.sample, self.before, self.kinds = sample, self.kinds, set()
@@ -442,9 +442,9 @@ class Archive:
                 hint = "if it was cut, edgefirst-ros recover completes it"
                 raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}; {hint}") from error
             self.names = [entry.filename for entry in self.entries]
-            takes = sum(map(self._takes, self._others))
+            takes = sum(map(self._find_size, self._others))
         self._index = {name: number for number, name in enumerate(self.names)}
-        Budget.of_file(self.path, self.file_size, self._limits).take(unpacked=takes)
+        Budget.of_file(self.path, self.file_size, self._limits).spend(unpacked=takes)
 
     @cached_property
     def entries(self) -> list[zipfile.ZipInfo]:
@@ -505,8 +505,8 @@ class Archive:
         `local`: its local header, where that was read before.
         """
         try:
-            packed = self.pread(entry.compress_size, local.data) if local else self.packed(entry)
-            data = _unpacked(packed, entry)
+            packed = self.pread(entry.compress_size, local.data) if local else self.read_packed(entry)
+            data = _unpack_entry(packed, entry)
         except (DatasetError, zlib.error) as error:
             raise DatasetError(f"{self.path}: {entry.filename!r}: {error}") from error
         crc = zlib_ng.crc32(data)
@@ -527,9 +527,9 @@ class Archive:
             raise DatasetError(f"no local header at {offset}")
         return found
 
-    def _takes(self, entry: zipfile.ZipInfo) -> int:
+    def _find_size(self, entry: zipfile.ZipInfo) -> int:
         """Return the unpacked size of a member, 0 for one whose sizes are impossible: it is rejected when read."""
-        most = _most_inflated(entry.compress_size) if entry.compress_type == DEFLATED else entry.compress_size
+        most = _bound_inflated(entry.compress_size) if entry.compress_type == DEFLATED else entry.compress_size
         return entry.file_size if entry.compress_size <= self.file_size and entry.file_size <= most else 0
 
     def refuse_overlaps(self) -> None:
@@ -544,13 +544,13 @@ class Archive:
                     f"{end} or later; see edgefirst-ros validate"
                 )
             # The earliest end: its local header may also have an extra field.
-            stop = entry.header_offset + LOCAL.size + len(raw_name(entry)) + entry.compress_size
+            stop = entry.header_offset + LOCAL.size + len(encode_name(entry)) + entry.compress_size
             if stop <= self.file_size:  # else it is rejected by itself
                 end, last = stop, entry.filename
         if end > self.directory_start:
             raise DatasetError(f"{self.path}: {last!r} reaches to {end}, into the directory at {self.directory_start}")
 
-    def damaged(self) -> Iterator[tuple[zipfile.ZipInfo, str]]:
+    def find_damaged(self) -> Iterator[tuple[zipfile.ZipInfo, str]]:
         """Yield the entries that cannot be read whole, and why."""
         for entry in self.entries:
             try:
@@ -558,7 +558,7 @@ class Archive:
             except DatasetError as error:
                 yield entry, str(error)
 
-    def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
+    def read_packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
         """Return the stored (packed) data of an entry, at most `most` bytes. Raises DatasetError."""
         mark, *_, named, extended = LOCAL.unpack(self.pread(LOCAL.size, entry.header_offset))
         if mark != LOCAL_MARK:
@@ -569,7 +569,7 @@ class Archive:
     def head(self, name: str, size: int) -> bytes:
         """Return the first `size` bytes of a member; of a stored one only these are read. Raises DatasetError."""
         entry = self.entry(name)
-        return self.packed(entry, size) if entry.compress_type == STORED else self.read_entry(entry)[:size]
+        return self.read_packed(entry, size) if entry.compress_type == STORED else self.read_entry(entry)[:size]
 
     def entry(self, name: str) -> zipfile.ZipInfo:
         """Return a member, of several with the name the last. Raises DatasetError."""
@@ -585,17 +585,17 @@ class Archive:
             raise DatasetError(f"{self.path}: has no member {name!r}") from None
 
 
-def _most_inflated(packed: int) -> int:
+def _bound_inflated(packed: int) -> int:
     return min(LARGEST_INFLATED, packed * DEFLATE_LIMIT)
 
 
-def raw_name(entry: zipfile.ZipInfo) -> bytes:
+def encode_name(entry: zipfile.ZipInfo) -> bytes:
     """Return the bytes of a name as the directory has them."""
     name = entry.orig_filename
     return name.encode("utf-8" if name.isascii() or entry.flag_bits & UTF8 else "cp437")
 
 
-def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
+def _unpack_entry(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
     if entry.flag_bits & 1:
         raise DatasetError("is encrypted")
     if entry.compress_type == STORED:
@@ -604,7 +604,7 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
         return packed
     if entry.compress_type != DEFLATED:
         raise DatasetError(f"packed by method {entry.compress_type}, expected stored (0) or deflated (8)")
-    if entry.file_size > _most_inflated(len(packed)):
+    if entry.file_size > _bound_inflated(len(packed)):
         raise DatasetError(f"{len(packed)} bytes that claim to unpack to {entry.file_size}")
     data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.file_size + 1)
     if len(data) != entry.file_size:
@@ -620,7 +620,7 @@ def count_members(root: Path, wanted: Callable[[str], bool]) -> tuple[int, int]:
     """
     if not root.is_dir():
         try:
-            return _count(_records(root), wanted)
+            return _count(_iter_records(root), wanted)
         except (ValueError, struct.error):  # another program has written it since
             pass
     container = open_container(root)
@@ -635,7 +635,7 @@ def _count(sizes: Iterable[tuple[str, int]], wanted: Callable[[str], bool]) -> t
     return members, total
 
 
-def _records(path: Path) -> Iterator[tuple[str, int]]:
+def _iter_records(path: Path) -> Iterator[tuple[str, int]]:
     """Yield name and unpacked size of the members. Raises ValueError or struct.error for a ZIP of another form."""
     with os.fdopen(open_file(path), "rb") as file:
         found = find_directory(file)

@@ -21,15 +21,15 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset.names import MemberIndex, parse_member
 from edgefirst_ros.dataset.storage.lock import (
     WriteBehind,
-    byte_views,
     claim,
     give_back,
     reopen_path,
-    reporting,
+    report_errors,
     sum_up,
+    view_bytes,
     write_at,
 )
-from edgefirst_ros.dataset.storage.space import check_there, largest_file
+from edgefirst_ros.dataset.storage.space import check_there, find_largest_file
 from edgefirst_ros.dataset.storage.zip_read import (
     CENTRAL,
     CENTRAL_MARK,
@@ -41,13 +41,13 @@ from edgefirst_ros.dataset.storage.zip_read import (
     LOCAL_MARK,
     STORED,
     Entry,
-    central_record,
-    end_records,
-    local_header,
-    new_entry,
+    make_central_record,
+    make_end_records,
+    make_entry,
+    make_local_header,
     read_local,
 )
-from edgefirst_ros.streams import CAMERA, of_columns
+from edgefirst_ros.streams import CAMERA, find_by_columns
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -107,10 +107,10 @@ class ArchiveWriter:
         self._begun = (0, 0, 0)
         self._synced = 0
         self._doubtful = False
-        with reporting(path, "open" if reopen else "create"):
+        with report_errors(path, "open" if reopen else "create"):
             self.fd = reopen_path(path) if reopen else claim(path)
             try:
-                self._largest = largest_file(path)
+                self._largest = find_largest_file(path)
                 self._central = _Spill(path.parent)
                 if reopen:  # the system may cache data that the disk has rejected since
                     os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -139,49 +139,49 @@ class ArchiveWriter:
         the archive then ends with the member before.
         """
         self.seen.add(name)
-        views, _ = byte_views(buffers)
+        views, _ = view_bytes(buffers)
         size, crc = sum_up(buffers)
-        entry = new_entry(name, self._offset, size, crc, time_ns)
-        record = central_record(entry)
-        with reporting(self.path, f"write {name}"):
+        entry = make_entry(name, self._offset, size, crc, time_ns)
+        record = make_central_record(entry)
+        with report_errors(self.path, f"write {name}"):
             if entry.end + self._central.size + len(record) + END_BYTES > self._largest:  # the directory must still fit
                 why = f"{os.strerror(errno.EFBIG)}: no file here can pass {self._largest} bytes"
                 raise OSError(errno.EFBIG, why)
-            write_at(self.fd, [memoryview(local_header(entry)), *views], self._offset)
-            self._note(entry, record)
+            write_at(self.fd, [memoryview(make_local_header(entry)), *views], self._offset)
+            self._add_entry(entry, record)
 
     def scan(self, trusted: int) -> Iterator[Entry | Lost]:
         """Yield the content of a reopened file, by `scan`; it believes headers of members that end by `trusted`."""
-        with reporting(self.path, "read"):
+        with report_errors(self.path, "read"):
             yield from scan(self.fd, trusted)
 
     def sample_ends(self, trusted: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:
         """Yield the offset after each sample of a reopened file that exists exactly as its row of frames says."""
-        with reporting(self.path, "read"):
-            yield from whole_samples(self.fd, scan(self.fd, trusted), rows)
+        with report_errors(self.path, "read"):
+            yield from find_whole_samples(self.fd, scan(self.fd, trusted), rows)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return at most `size` bytes of the file."""
-        with reporting(self.path, "read"):
+        with report_errors(self.path, "read"):
             return os.pread(self.fd, size, offset)
 
     def keep(self, entry: Entry) -> bool:
         """Take over a member that is in the file already; False for a member that exists twice."""
         member = parse_member(entry.text)
-        if member is not None and not self.seen.note(member):
+        if member is not None and not self.seen.add_member(member):
             return False
-        with reporting(self.path, "read"):
-            self._note(entry, central_record(entry))
+        with report_errors(self.path, "read"):
+            self._add_entry(entry, make_central_record(entry))
         return True
 
-    def _note(self, entry: Entry, record: bytes) -> None:
+    def _add_entry(self, entry: Entry, record: bytes) -> None:
         self._central.append(record)
         self._offset = entry.end
         self._count += 1
 
     def cut(self) -> None:
         """Remove the bytes after the last member."""
-        with reporting(self.path, "truncate"):
+        with report_errors(self.path, "truncate"):
             os.ftruncate(self.fd, self._offset)
 
     def flush(self, sync: bool) -> int:
@@ -189,9 +189,9 @@ class ArchiveWriter:
 
         Otherwise the disk begins to write new bytes, so that the last sync is short.
         """
-        with reporting(self.path, "write"):
+        with report_errors(self.path, "write"):
             if not sync:
-                self._behind.reached(self._offset)
+                self._behind.advance(self._offset)
             else:
                 self._begin_sync()
                 os.fdatasync(self.fd)
@@ -206,7 +206,7 @@ class ArchiveWriter:
             chunks = iter(self._central)
             listed = bytearray(next(chunks))
             for found in scan(self.fd, self._synced):
-                record = b"" if isinstance(found, Lost) else central_record(found)  # lost bytes are not listed
+                record = b"" if isinstance(found, Lost) else make_central_record(found)  # lost bytes are not listed
                 while len(listed) < len(record) and (chunk := next(chunks, b"")):
                     listed += chunk
                 if listed.startswith(record):
@@ -224,7 +224,7 @@ class ArchiveWriter:
         return self._central.size + END_BYTES
 
     def close(self) -> None:
-        with reporting(self.path, "finish"):
+        with report_errors(self.path, "finish"):
             start = end = self._offset
             os.ftruncate(self.fd, start)
             self._begin_sync()
@@ -232,7 +232,7 @@ class ArchiveWriter:
             try:
                 for chunk in self._central:
                     end = write_at(self.fd, [memoryview(chunk)], end)
-                write_at(self.fd, [memoryview(end_records(self._count, start, end - start))], end)
+                write_at(self.fd, [memoryview(make_end_records(self._count, start, end - start))], end)
                 os.fsync(self.fd)
                 check_there(self.path, self.fd)
             except OSError:
@@ -318,7 +318,7 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
         head = os.pread(fd, _HEAD, position)
         if head[:4] in _ENDS:
             return
-        entry = _entry(fd, head, position)
+        entry = _parse_entry(fd, head, position)
         if entry is not None and entry.end <= size and (entry.end <= trusted or checks.whole(entry)):
             yield entry
             position = entry.end
@@ -339,14 +339,14 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
         position = found
 
 
-def missing(row: Mapping[str, Any], kinds: Set[str]) -> int:
+def count_missing(row: Mapping[str, Any], kinds: Set[str]) -> int:
     """Return how many members of its frames row a sample with these `kinds` does not have."""
     stamped = [name for name, value in row.items() if value is not None and name.endswith("_timestamp")]
-    expected = {sensor.kinds for sensor in (*of_columns(stamped), *([CAMERA] if row["size"] is not None else []))}
+    expected = {sensor.kinds for sensor in (*find_by_columns(stamped), *([CAMERA] if row["size"] is not None else []))}
     return sum(kinds.isdisjoint(any_of) for any_of in expected)
 
 
-def whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+def find_whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:
     """Yield the offset after each of the samples that follow each other as their rows of the frames table do.
 
     Ends at the first that is not there exactly as it is written. A header has no checksum: it is compared.
@@ -359,18 +359,18 @@ def whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping
             member = parse_member(entry.text)
             if member is None or (member.sequence, member.frame) != (row["name"], row["frame"]):
                 break
-            header = local_header(new_entry(entry.text, entry.start, entry.size, entry.crc, row["timestamp"]))
+            header = make_local_header(make_entry(entry.text, entry.start, entry.size, entry.crc, row["timestamp"]))
             if member.kind in kinds or os.pread(fd, len(header), entry.start) != header:
                 return
             kinds.add(member.kind)
             end = entry.end
             entry = next(entries, None)
-        if missing(row, kinds):
+        if count_missing(row, kinds):
             return
         yield end
 
 
-def _entry(fd: int, head: bytes, position: int) -> Entry | None:
+def _parse_entry(fd: int, head: bytes, position: int) -> Entry | None:
     """Return the member that begins here; None without one, or if its header does not have its size."""
     entry = read_local(head, position)
     if entry is None and head[:4] == LOCAL_MARK and len(head) == _HEAD:
@@ -386,7 +386,7 @@ def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
         while 0 <= at < _BLOCK:
             mark = block[at : at + 4]
             if mark == LOCAL_MARK and checks.left > 0:
-                entry = _entry(fd, os.pread(fd, _HEAD, position + at), position + at)
+                entry = _parse_entry(fd, os.pread(fd, _HEAD, position + at), position + at)
                 known = entry is not None and parse_member(entry.text) is not None
                 if known and entry is not None and entry.end <= size and checks.whole(entry):
                     return position + at
@@ -428,14 +428,14 @@ class _Checks:
                 if not read:
                     return False
                 place += read
-                for part in _parts(view[:read], inflate):
+                for part in _iter_parts(view[:read], inflate):
                     crc, size = zlib_ng.crc32(part, crc), size + len(part)
         except zlib.error:
             return False
         return crc == entry.crc and size == entry.size
 
 
-def _parts(data: memoryview, inflate: zlib._Decompress | None) -> Iterator[memoryview | bytes]:
+def _iter_parts(data: memoryview, inflate: zlib._Decompress | None) -> Iterator[memoryview | bytes]:
     if inflate is None:
         yield data
         return

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.lazy import pl
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.tables.values import bounds, decoded, is_list, is_valid, scalars_of
+from edgefirst_ros.dataset.tables.values import decode_dictionary, find_bounds, is_list, is_valid, read_scalars
 from edgefirst_ros.errors import DatasetError, TooLargeError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
@@ -51,7 +51,7 @@ def count_batches(fd: int, size: int, budget: Budget) -> None:
     footer = _Table.root(_pread(fd, length, size - _TAIL.size - length, size))
     for field in (2, 3):
         for offset, head, _ in footer.structs(field, _BLOCK):
-            budget.take(unpacked=head)  # it is read, also where many blocks are one and the same
+            budget.spend(unpacked=head)  # it is read, also where many blocks are one and the same
             _count(fd, size, offset, _pread(fd, head, offset, size), budget)
 
 
@@ -108,7 +108,7 @@ def _count(fd: int, size: int, offset: int, head: bytes, budget: Budget) -> None
         if packed and length:
             stated = struct.unpack("<q", _pread(fd, 8, offset + len(head) + place, size))[0]
         unpacked += _not_negative(length if stated == -1 else stated)
-    budget.take(rows=rows if kind == _RECORDS else 0, values=max(values, rows), unpacked=unpacked)
+    budget.spend(rows=rows if kind == _RECORDS else 0, values=max(values, rows), unpacked=unpacked)
 
 
 def _not_negative(number: int) -> int:
@@ -187,13 +187,13 @@ def count_pages(fd: int, metadata: Any, budget: Budget) -> int:
     """
     longest = 0
     for group in range(metadata.num_row_groups):
-        budget.take(rows=metadata.row_group(group).num_rows)
+        budget.spend(rows=metadata.row_group(group).num_rows)
         for number in range(metadata.num_columns):
             column = metadata.row_group(group).column(number)
             values, repeated = _count_column(fd, column, budget)
             if column.physical_type in _TEXTS and repeated:
                 if metadata.schema.column(number).max_repetition_level:
-                    budget.take(unpacked=values * repeated)  # all of them may be in one row
+                    budget.spend(unpacked=values * repeated)  # all of them may be in one row
                 longest = max(longest, repeated)
     return longest
 
@@ -206,13 +206,13 @@ def _count_column(fd: int, column: Any, budget: Budget) -> tuple[int, int]:
     end = place + int(column.total_compressed_size)
     total = repeated = 0
     while place < end:
-        page, size = _header(fd, place)
-        unpacked, packed = _number(page, 2), _number(page, 3)
+        page, size = _read_header(fd, place)
+        unpacked, packed = _get_number(page, 2), _get_number(page, 3)
         data = page.get(5) or page.get(8) or {}
         if not isinstance(data, dict):
             raise ValueError(f"the page at {place} is described by a number")
-        values = _number(data, 1)
-        budget.take(unpacked=max(unpacked, PER_PAGE), values=values)
+        values = _get_number(data, 1)
+        budget.spend(unpacked=max(unpacked, PER_PAGE), values=values)
         encoding = data.get(4 if 8 in page else 2)
         if page.get(1) == _DICTIONARY_PAGE or encoding == _DELTA_BYTES:
             repeated = max(repeated, unpacked)
@@ -223,7 +223,7 @@ def _count_column(fd: int, column: Any, budget: Budget) -> tuple[int, int]:
     return total, repeated
 
 
-def _number(found: dict[int, Any], field: int) -> int:
+def _get_number(found: dict[int, Any], field: int) -> int:
     """Return the number of a field, 0 without the field. Raises ValueError for another type."""
     value = found.get(field, 0)
     if not isinstance(value, int):
@@ -231,7 +231,7 @@ def _number(found: dict[int, Any], field: int) -> int:
     return value
 
 
-def _header(fd: int, place: int) -> tuple[dict[int, Any], int]:
+def _read_header(fd: int, place: int) -> tuple[dict[int, Any], int]:
     """Return the header of a page, and how many bytes it takes."""
     length = HEAD
     while True:
@@ -259,7 +259,7 @@ class _Compact:
         found: dict[int, Any] = {}
         field = 0
         while head := self._byte():
-            field = field + (head >> 4) if head >> 4 else self._signed()
+            field = field + (head >> 4) if head >> 4 else self._read_signed()
             found[field] = self._value(head & 15, depth)
         return found
 
@@ -269,11 +269,11 @@ class _Compact:
         if kind == 3:
             return self._byte()
         if kind in (4, 5, 6):
-            return self._signed()
+            return self._read_signed()
         if kind == 7:
             self._skip(8)
         elif kind == 8:
-            self._skip(self._unsigned())
+            self._skip(self._read_unsigned())
         elif kind == 12:
             return self.struct(depth - 1)
         else:
@@ -289,7 +289,7 @@ class _Compact:
             raise IndexError
         self.place += length
 
-    def _unsigned(self) -> int:
+    def _read_unsigned(self) -> int:
         value = shift = 0
         while shift < 64:
             byte = self._byte()
@@ -299,8 +299,8 @@ class _Compact:
             shift += 7
         raise ValueError("a number of more than 64 bits in the header of a page")
 
-    def _signed(self) -> int:
-        value = self._unsigned()
+    def _read_signed(self) -> int:
+        value = self._read_unsigned()
         return value >> 1 ^ -(value & 1)
 
 
@@ -318,7 +318,7 @@ def count_text_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
         raise ValueError("a column is nested too deeply")
     if types.is_dictionary(kind):
         sizes = _sizes(array.dictionary)
-        index = scalars_of(array.indices)[is_valid(array)]
+        index = read_scalars(array.indices)[is_valid(array)]
         return int(sizes[index].sum())
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return int(_view_sizes(array).sum())
@@ -340,7 +340,7 @@ def _sizes(values: pa.Array) -> NDArray[np.int64]:
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return _view_sizes(values)
     if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
-        return np.diff(bounds(values)).astype(np.int64)
+        return np.diff(find_bounds(values)).astype(np.int64)
     if types.is_nested(kind) or types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         raise ValueError(f"dictionaries of {kind} are not read")
     return np.full(len(values), 0 if types.is_null(kind) else -(-kind.bit_width // 8), np.int64)
@@ -384,7 +384,7 @@ class TableFile:
                 if os.pread(fd, len(ARROW_MAGIC), max(self._size - len(ARROW_MAGIC), 0)) != ARROW_MAGIC:
                     raise ValueError("it is cut, its end is missing; edgefirst-ros recover OUT/NAME rebuilds it")
                 count_batches(fd, self._size, self._budget())
-                self._bytes = _native(fd)
+                self._bytes = _open_native(fd)
                 self._file: Any = pa.ipc.open_file(self._bytes)
                 schema = self._file.schema
             elif start.startswith(PARQUET_MAGIC):
@@ -406,7 +406,7 @@ class TableFile:
     def _open_parquet(self, fd: int) -> Any:
         from pyarrow.parquet import ParquetFile
 
-        self._bytes = _native(fd)
+        self._bytes = _open_native(fd)
         self._file = file = ParquetFile(self._bytes)
         schema = file.schema_arrow
         if PYARROW < 26 and any(pa.types.is_fixed_size_list(field.type) for field in schema):
@@ -429,18 +429,18 @@ class TableFile:
         """Number of rows."""
         if self.is_parquet:
             return int(self._file.metadata.num_rows)
-        return sum(batch.num_rows for batch in self._stored())
+        return sum(batch.num_rows for batch in self._read_stored())
 
     def batches(self) -> Iterator[Any]:
         """Yield the record batches, on the first pass fully validated: lengths, offsets, UTF-8, dictionary indices."""
         budget, found = self._budget(), 0
         with explain_errors(f"{self.path}: rows cannot be read", pa.ArrowException, OSError, ValueError):
-            for batch in self._stored():
+            for batch in self._read_stored():
                 found += batch.num_rows
                 if not self._checked:
                     batch.validate(full=True)
-                    budget.take(rows=batch.num_rows, unpacked=sum(map(count_text_bytes, batch.columns)))
-                    budget.take(unpacked=batch.nbytes if self.is_parquet else 0)
+                    budget.spend(rows=batch.num_rows, unpacked=sum(map(count_text_bytes, batch.columns)))
+                    budget.spend(unpacked=batch.nbytes if self.is_parquet else 0)
                 yield batch.replace_schema_metadata()  # it may be bytes at which polars panics
             if self.is_parquet and found != self.rows:
                 raise ValueError(f"{self.rows} are announced, but {found} are there")
@@ -462,7 +462,7 @@ class TableFile:
         for batch in self.batches():
             for name, values in found.items():
                 array = batch.column(name)
-                values.extend((decoded(array) if pa.types.is_dictionary(array.type) else array).to_pylist())
+                values.extend((decode_dictionary(array) if pa.types.is_dictionary(array.type) else array).to_pylist())
         return found
 
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -488,7 +488,7 @@ class TableFile:
             table = pa.Table.from_batches([batch.select(names) for batch in batches], schema).unify_dictionaries()
         return to_polars(self.path, table)
 
-    def _stored(self) -> Iterator[Any]:
+    def _read_stored(self) -> Iterator[Any]:
         if self.is_parquet:
             for batch in self._file.iter_batches(self._at_once):
                 if batch.schema.equals(self.schema):
@@ -527,7 +527,7 @@ def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=pa.array(~valid))
 
 
-def _native(fd: int) -> Any:
+def _open_native(fd: int) -> Any:
     """Return the same file opened by pyarrow itself.
 
     Of a file of Python its threads hold buffers that only Python can free; one that is freed while the interpreter ends
@@ -574,14 +574,14 @@ SUFFIXES = (".arrow", ".parquet", ".json")
 """Suffixes of annotation files; of several files the first counts."""
 
 
-def annotation_forms(arrow: Path) -> list[Path]:
+def list_annotation_paths(arrow: Path) -> list[Path]:
     """Return the paths that the annotations of a dataset may have: NAME.arrow, NAME.parquet, NAME.json."""
     return [arrow.with_name(arrow.name.removesuffix(SUFFIXES[0]) + suffix) for suffix in SUFFIXES]
 
 
-def annotation_path(arrow: Path) -> Path | None:
+def find_annotations(arrow: Path) -> Path | None:
     """Return NAME.arrow, else NAME.parquet or NAME.json beside it; None without any of them."""
-    return next((path for path in annotation_forms(arrow) if os.path.lexists(path)), None)
+    return next((path for path in list_annotation_paths(arrow) if os.path.lexists(path)), None)
 
 
 def open_annotations(path: Path, limits: Limits = DEFAULT_LIMITS) -> TableFile:

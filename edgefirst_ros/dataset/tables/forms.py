@@ -17,13 +17,13 @@ from edgefirst_ros.dataset.tables.json_form import LAYOUT, NestedFile
 from edgefirst_ros.dataset.tables.values import (
     LAYOUTS,
     Tally,
-    arrays,
     cast_values,
-    fixed,
+    fix_arrays,
+    fix_lengths,
     is_list,
     is_text,
     is_valid,
-    numbers_of,
+    read_numbers,
     split,
     strip_broken_rings,
 )
@@ -86,17 +86,17 @@ class Annotations:
         self._file: TableSource = source or (NestedFile(path, self.tally) if self.nested else TableFile(path, limits))
         self.metadata = dict(self._file.metadata)
         self.version = self._version()
-        near = schema.nearest(self.version)
+        near = schema.find_nearest_version(self.version)
         self.orders: dict[str, tuple[str, ...]] = {}
         if not self.nested:  # nested files name latitude and longitude, yaw and roll
-            self.orders["location"] = LOCATION_ORDERS.get(location_order or "", schema.location_order(near))
-            self.orders["pose"] = POSE_ORDERS.get(pose_order or "", schema.pose_order(near))
+            self.orders["location"] = LOCATION_ORDERS.get(location_order or "", schema.get_location_order(near))
+            self.orders["pose"] = POSE_ORDERS.get(pose_order or "", schema.get_pose_order(near))
         self._sources = self._plan()
         self.separated = any(name == "polygon" and source == "mask" for name, (source, _) in self._sources.items())
         listed = {name: column for name, (_, column) in self._sources.items()}
         rank = {name: number for number, name in enumerate(schema.WORKING)}
         self.columns = dict(sorted(listed.items(), key=lambda item: rank.get(item[0], len(rank))))
-        self.schema = schema.journal_schema(self.columns)
+        self.schema = schema.make_journal_schema(self.columns)
 
     @property
     def layout(self) -> str:
@@ -123,7 +123,7 @@ class Annotations:
 
     def schema_of(self, columns: Sequence[str]) -> pa.Schema:
         """Return what batches of these columns have."""
-        return schema.journal_schema({name: self.columns[name] for name in columns})
+        return schema.make_journal_schema({name: self.columns[name] for name in columns})
 
     def frame(self) -> pl.DataFrame:
         """Return all rows. Raises as `batches`."""
@@ -133,25 +133,27 @@ class Annotations:
         """Return the version that the file states, else the one that its columns show."""
         said: str | None = self.metadata.get("schema_version")
         if said is not None and not _VERSION.fullmatch(said):
-            self.tally.note(f"schema_version is {said!r}, must be like 2026.04: passed over")
+            self.tally.add_note(f"schema_version is {said!r}, must be like 2026.04: passed over")
             said = None
         if said is not None:
             if said not in schema.VERSIONS:
-                near = schema.nearest(said)
-                self.tally.note(f"schema_version {said} is not known: read by the rules of {near}, as far as they go")
+                near = schema.find_nearest_version(said)
+                self.tally.add_note(
+                    f"schema_version {said} is not known: read by the rules of {near}, as far as they go"
+                )
             return said
         if isinstance(self._file, NestedFile):
             if not self._file.bare:
-                self.tally.note("no schema_version: an object with samples is 2026.04")
+                self.tally.add_note("no schema_version: an object with samples is 2026.04")
             return schema.UNNAMED_VERSION if self._file.bare else schema.DEFAULT_VERSION
-        if schema.stated_version({}, self._file.schema) == schema.FIRST_VERSION:
-            self.tally.note(FIRST_FORMAT)
+        if schema.find_version({}, self._file.schema) == schema.FIRST_VERSION:
+            self.tally.add_note(FIRST_FORMAT)
             return schema.FIRST_VERSION
         types = {field.name: field.type for field in self._file.schema}
         if "polygon" in types or (
             "mask" in types and not is_list(types["mask"]) and not pa.types.is_null(types["mask"])
         ):
-            self.tally.note("no schema_version: masks or polygons are those of 2026.04")
+            self.tally.add_note("no schema_version: masks or polygons are those of 2026.04")
             return "2026.04"
         return schema.UNNAMED_VERSION
 
@@ -169,18 +171,18 @@ class Annotations:
                 # After the known fields those that no version knows: new ones do not break readers.
                 fields = {one.name: one.type for one in known.type}
                 new = [f for f in field.type if f.name not in fields]
-                more = [pa.field(f.name, schema.TEXT if is_text(f.type) else _further(f).type) for f in new]
+                more = [pa.field(f.name, schema.TEXT if is_text(f.type) else _convert_further(f).type) for f in new]
                 known = known._replace(type=pa.struct([*known.type, *more]))
-            found[name] = (field.name, known or _further(field))
+            found[name] = (field.name, known or _convert_further(field))
         if "name" not in found:
             raise DatasetError(f"{self.path}: has no column 'name', so it holds no annotations")
         return found
 
     def _read(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         source, column = self._sources[name]
-        kind = schema.working(column)
+        kind = schema.choose_working_type(column)
         with explain_errors(f"{self.path}: column {source!r}", DatasetError, pa.ArrowException, ValueError):
-            array = self._converted(batch[source], name, kind)
+            array = self._convert_column(batch[source], name, kind)
         if array.null_count and not column.nullable:
             row = pc.index(pc.is_null(array), True).as_py()
             raise DatasetError(
@@ -188,12 +190,12 @@ class Annotations:
             )
         return array
 
-    def _converted(self, array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    def _convert_column(self, array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
         if pa.types.is_fixed_size_list(kind) and name in schema.WORKING:
-            array, bad = arrays(array, kind)
+            array, bad = fix_arrays(array, kind)
             self.tally.lose(f"{name}: not {kind.list_size} finite numbers", bad)
             turned = self.orders.get(name, ("",))[0] in ("longitude", "roll")
-            return fixed(numbers_of(array)[:, ::-1], is_valid(array), array.type) if turned else array
+            return fix_lengths(read_numbers(array)[:, ::-1], is_valid(array), array.type) if turned else array
         if name == "polygon":
             separated = is_list(array.type) and not is_list(array.type.value_type)
             array = split(cast_values(array, schema.MASK_AS_POLYGON)) if separated else cast_values(array, kind)
@@ -222,7 +224,7 @@ def read_annotations(
     return Annotations(Path(path), location_order, pose_order, limits)
 
 
-def _further(field: pa.Field) -> schema.Column:
+def _convert_further(field: pa.Field) -> schema.Column:
     """Return a column that no version knows, with a type that can be written again."""
     kind = field.type
     if is_text(kind):

@@ -28,15 +28,15 @@ from edgefirst_ros.dataset.tables.values import (
     LAYOUTS,
     MISFITS,
     Tally,
-    converted,
-    fixed,
+    convert_layout,
+    count_lengths,
+    find_numpy_type,
+    fix_lengths,
     is_valid,
-    lengths,
-    lists,
-    numbers_of,
-    numpy_type,
+    make_lists,
+    read_numbers,
 )
-from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, stored
+from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, store_column
 from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -51,21 +51,25 @@ POSE = ("yaw", "pitch", "roll")
 Columns = dict[str, pa.Array]
 
 
-def _joined(samples: Columns, rows: Columns, names: pa.Array, owner: NDArray[np.int64]) -> Columns:
+def _join_samples(samples: Columns, rows: Columns, names: pa.Array, owner: NDArray[np.int64]) -> Columns:
     """Return rows with the columns of their samples; boxes wait for the layout of the file, which may follow them.
 
     `names` of the samples; `owner`: which sample each row belongs to. Raises ValueError for a broken mask.
     """
     taken = pa.array(owner)
-    columns = {name: array.take(taken) for name, array in _of_samples(samples, names).items()}
+    columns = {name: array.take(taken) for name, array in _convert_samples(samples, names).items()}
     columns |= {key: array for key, array in rows.items() if key in schema.WORKING}
-    columns |= {"label": rows["label_name"], "polygon": _polygons(rows["polygon"]), "mask": _pictures(rows["mask"])}
-    columns["box3d"] = _stacked(rows["box3d"], BOX3D, pa.float32())
-    columns["box2d"], columns[LAYOUT_OF_BOX] = _named_boxes(rows["box2d"])
+    columns |= {
+        "label": rows["label_name"],
+        "polygon": _convert_polygons(rows["polygon"]),
+        "mask": _decode_pictures(rows["mask"]),
+    }
+    columns["box3d"] = _stack_numbers(rows["box3d"], BOX3D, pa.float32())
+    columns["box2d"], columns[LAYOUT_OF_BOX] = _read_boxes(rows["box2d"])
     return columns
 
 
-def names_of(samples: Columns) -> pa.Array:
+def parse_names(samples: Columns) -> pa.Array:
     """Names of samples: SEQUENCE, or the picture's without what shows its kind: scene_001.camera.jpeg is scene_001."""
     found = pc.coalesce(samples["name"], samples["sequence_name"])
     if found.null_count:
@@ -76,7 +80,7 @@ def names_of(samples: Columns) -> pa.Array:
     return found
 
 
-def _of_samples(found: Columns, names: pa.Array) -> Columns:
+def _convert_samples(found: Columns, names: pa.Array) -> Columns:
     """Return the columns of the samples in working types; a negative frame becomes null."""
     frame = found["frame_number"]
     gps, imu = found["sensors"].flatten()
@@ -86,14 +90,14 @@ def _of_samples(found: Columns, names: pa.Array) -> Columns:
         "frame": pc.if_else(pc.less(frame, 0), pa.scalar(None, frame.type), frame),
         "timestamp": found["timestamp"],
         "group": found["group_name"],
-        "size": _stacked(size, ("width", "height"), pa.uint32()),
-        "location": _stacked(gps, ("latitude", "longitude"), pa.float32()),
-        "pose": _stacked(imu, POSE, pa.float32()),
+        "size": _stack_numbers(size, ("width", "height"), pa.uint32()),
+        "location": _stack_numbers(gps, ("latitude", "longitude"), pa.float32()),
+        "pose": _stack_numbers(imu, POSE, pa.float32()),
         **{name: found[name] for name in ("degradation", "neg_label_indices", "not_exhaustive_label_indices")},
     }
 
 
-def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -> pa.Array:
+def _stack_numbers(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -> pa.Array:
     """Named numbers as arrays of a fixed length; null where all are, with a null within where some are."""
     wanted = pa.list_(kind, len(names))
     if array.null_count == len(array):
@@ -102,59 +106,59 @@ def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -
     valid = np.stack([is_valid(children[name]) for name in names], axis=1)
     parts = [pc.fill_null(children[name], 0).to_numpy(zero_copy_only=False) for name in names]
     with np.errstate(over="ignore"):
-        numbers = np.stack(parts, axis=1).astype(numpy_type(kind))
+        numbers = np.stack(parts, axis=1).astype(find_numpy_type(kind))
     flat = pa.array(numbers.reshape(-1), kind, mask=None if valid.all() else ~valid.reshape(-1))
     bitmap = pa.py_buffer(np.packbits(valid.any(axis=1), bitorder="little"))
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=[flat])
 
 
-def _named_boxes(array: pa.StructArray) -> tuple[pa.Array, pa.Array]:
+def _read_boxes(array: pa.StructArray) -> tuple[pa.Array, pa.Array]:
     """Return boxes by the names of their numbers, and the place in LAYOUTS of the layout which those say."""
     children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     layout = np.full(len(array), LAYOUTS.index("ltwh"))
-    found = _stacked(array, KEYS["ltwh"], _F64)
+    found = _stack_numbers(array, KEYS["ltwh"], _F64)
     for name, mark in (("cxcywh", "cx"), ("xyxy", "x_min")):
         rows = is_valid(children[mark])
         if rows.any():
             layout[rows] = LAYOUTS.index(name)
-            found = pc.if_else(pa.array(rows), _stacked(array, KEYS[name], _F64), found)
+            found = pc.if_else(pa.array(rows), _stack_numbers(array, KEYS[name], _F64), found)
     return found, pa.array(layout)
 
 
-def _boxes(named: pa.Array, layouts: pa.Array, layout: str) -> pa.Array:
+def _convert_boxes(named: pa.Array, layouts: pa.Array, layout: str) -> pa.Array:
     """Boxes in the layout of the file. Numbers named x, y, w, h are in that layout, if it has a width at all."""
     found = layouts.to_numpy()
     if layout == "cxcywh":
         found = np.where(found == LAYOUTS.index("ltwh"), LAYOUTS.index("cxcywh"), found)
     if (found == LAYOUTS.index(layout)).all():
         return named
-    numbers = numbers_of(named)
+    numbers = read_numbers(named)
     for number, name in enumerate(LAYOUTS):
         rows = found == number
-        numbers[rows] = converted(numbers[rows], name, layout)
-    return fixed(numbers, is_valid(named), named.type)
+        numbers[rows] = convert_layout(numbers[rows], name, layout)
+    return fix_lengths(numbers, is_valid(named), named.type)
 
 
-def _polygons(array: pa.Array) -> pa.Array:
+def _convert_polygons(array: pa.Array) -> pa.Array:
     """Rings of points as rings of numbers; a ring with a point that is not a pair becomes empty."""
     if array.null_count == len(array):
         return pa.nulls(len(array), schema.POLYGON)
     rings = pc.list_flatten(array)
     points = pc.list_flatten(rings)
-    sizes = lengths(points)
-    of_ring = lengths(rings)
+    sizes = count_lengths(points)
+    of_ring = count_lengths(rings)
     values = pc.list_flatten(points).cast(pa.float32(), safe=False)
     if (sizes == 2).all():
-        flat = lists(of_ring * 2, values)
+        flat = make_lists(of_ring * 2, values)
     else:
         owner = np.repeat(np.arange(len(rings)), of_ring)
         odd = np.bincount(owner[sizes != 2], minlength=len(rings)) > 0
         kept = np.repeat(~odd[owner], sizes)
-        flat = lists(np.where(odd, 0, of_ring * 2), values.filter(pa.array(kept)))
-    return lists(lengths(array), flat, is_valid(array))
+        flat = make_lists(np.where(odd, 0, of_ring * 2), values.filter(pa.array(kept)))
+    return make_lists(count_lengths(array), flat, is_valid(array))
 
 
-def _pictures(texts: pa.Array) -> pa.Array:
+def _decode_pictures(texts: pa.Array) -> pa.Array:
     """Bytes of texts in base64. Raises ValueError (also binascii.Error, which is one)."""
     if texts.null_count == len(texts):
         return pa.nulls(len(texts), pa.large_binary())
@@ -165,7 +169,7 @@ def _pictures(texts: pa.Array) -> pa.Array:
 ROWS = 1 << 13
 
 
-def _numbers(*names: str) -> pa.DataType:
+def _make_number_type(*names: str) -> pa.DataType:
     return pa.struct([(name, _F64) for name in names])
 
 
@@ -181,7 +185,7 @@ SAMPLE = {
     "degradation": schema.TEXT,
     "neg_label_indices": schema.INDICES,
     "not_exhaustive_label_indices": schema.INDICES,
-    "sensors": pa.struct([("gps", _numbers("latitude", "longitude")), ("imu", _numbers(*POSE))]),
+    "sensors": pa.struct([("gps", _make_number_type("latitude", "longitude")), ("imu", _make_number_type(*POSE))]),
 }
 _PLAIN = [
     column
@@ -190,11 +194,11 @@ _PLAIN = [
 ]
 ANNOTATION = {
     "label_name": schema.TEXT,
-    **{column.name: schema.working(column) for column in _PLAIN},
+    **{column.name: schema.choose_working_type(column) for column in _PLAIN},
     "polygon": pa.large_list(pa.large_list(pa.large_list(_F64))),
     "mask": schema.TEXT,
-    "box2d": _numbers(*dict.fromkeys(key for keys in KEYS.values() for key in keys)),
-    "box3d": _numbers(*BOX3D),
+    "box2d": _make_number_type(*dict.fromkeys(key for keys in KEYS.values() for key in keys)),
+    "box3d": _make_number_type(*BOX3D),
 }
 REPEATED = {"name", "image_name", "sequence_name", "frame_number", "group_name"}
 """Keys of the sample that annotations of the vendor's server repeat."""
@@ -248,12 +252,12 @@ class Flattener:
         if layout not in LAYOUTS:
             raise DatasetError(f"{self._path}: box2d_format is {layout!r}, must be one of {', '.join(LAYOUTS)}")
         for batch in self._batches:
-            batch["box2d"] = _boxes(batch["box2d"], batch[LAYOUT_OF_BOX], layout)
+            batch["box2d"] = _convert_boxes(batch["box2d"], batch[LAYOUT_OF_BOX], layout)
         columns = {}
         for name, column in schema.WORKING.items():
             chunks = [batch[name] for batch in self._batches]
             if (column.level == "identity" and name != "timestamp") or any(c.null_count < len(c) for c in chunks):
-                kind = chunks[0].type if chunks else schema.working(column)
+                kind = chunks[0].type if chunks else schema.choose_working_type(column)
                 columns[name] = pa.chunked_array(chunks, kind)
         columns |= self._make_columns(self._further)
         if fields := self._make_columns(self._of_timing, "timing."):
@@ -262,7 +266,7 @@ class Flattener:
             columns["timing"] = pa.StructArray.from_arrays([*fields.values()], [*fields], mask=known.is_null())
         return pa.table(columns)
 
-    def _look_over(self) -> set[str]:
+    def _convert_waiting(self) -> set[str]:
         """Convert the waiting annotations to one form, and put aside keys that no version knows; returns their keys."""
         keys: set[str] = set().union(*self._rows)
         if keys & _OLDER:
@@ -321,16 +325,16 @@ class Flattener:
     def _flush(self) -> None:
         if not self._rows:
             return
-        rows = self._columns(self._rows, self._look_over(), ANNOTATION, "annotation")
+        rows = self._columns(self._rows, self._convert_waiting(), ANNOTATION, "annotation")
         samples = self._columns(self._waiting, set().union(*self._waiting), SAMPLE, "sample")
-        names = names_of(samples)
+        names = parse_names(samples)
         count = len(names)
         if names.null_count:
             nameless = self.samples - count + pc.index(pc.is_null(names), True).as_py()
             raise self._error("has no name, sequence_name or image_name", nameless)
         place = f"one of {count} samples up to {self.samples} (from 0)"
         with explain_errors(f"{self._path}: {place} has a mask that is not base64", ValueError):
-            self._batches.append(_joined(samples, rows, names, np.array(self._owner)))
+            self._batches.append(_join_samples(samples, rows, names, np.array(self._owner)))
         self._before += len(self._owner)
         self._waiting, self._rows, self._owner = [], [], []
 
@@ -341,11 +345,11 @@ class Flattener:
         try:
             found = pa.array(values, pa.struct(list(given.items()))).flatten() if given else []
         except MISFITS as error:
-            raise self._explained(values, kinds, what) from error
+            raise self._explain_kinds(values, kinds, what) from error
         nothing = {key: pa.nulls(len(values), kind) for key, kind in kinds.items() if key not in given}
         return dict(zip(given, found, strict=True)) | nothing
 
-    def _explained(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
+    def _explain_kinds(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
         for number, value in enumerate(values):
             for key, kind in kinds.items():
                 try:
@@ -402,7 +406,9 @@ class NestedFile:
                 document.read()
             self.bare = document.bare
             self.metadata: dict[str, str] = (
-                {} if self.bare else {key: _text(value) for key, value in document.beside.items() if value is not None}
+                {}
+                if self.bare
+                else {key: _format_value(value) for key, value in document.beside.items() if value is not None}
             )
             "".join(part for item in self.metadata.items() for part in item).encode()  # must be Unicode
             self._table = rows.finish(self.metadata.get("box2d_format", LAYOUT))
@@ -449,7 +455,7 @@ class _Document:
             if not isinstance(key, str) or key in seen:
                 raise ValueError(f"key {key!r} is not text or comes twice")
             seen.add(key)
-            self._take(":")
+            self._read_value(":")
             if key == "samples":
                 self._samples()
             else:
@@ -463,15 +469,15 @@ class _Document:
 
     def _items(self, begin: str, end: str) -> Iterator[None]:
         """Yield before each item of an array or object."""
-        self._take(begin)
+        self._read_value(begin)
         if self._next() != end:
             yield
             while self._next() != end:
-                self._take(",")
+                self._read_value(",")
                 yield
-        self._take(end)
+        self._read_value(end)
 
-    def _take(self, wanted: str) -> None:
+    def _read_value(self, wanted: str) -> None:
         found = self._next()
         if found != wanted:
             raise ValueError(f"found {found!r} where {wanted!r} was expected, after {self._rows.samples} samples")
@@ -511,7 +517,7 @@ class _Document:
         return bool(piece)
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -535,16 +541,16 @@ class NestedTable(TableFile):
             self.metadata.setdefault("schema_version", schema.DEFAULT_VERSION)
         if "box2d" in there:
             self.metadata.setdefault("box2d_format", LAYOUT)
-        self._version = schema.nearest(self.metadata.get("schema_version", schema.UNNAMED_VERSION))
-        known = schema.columns(self._version)
+        self._version = schema.find_nearest_version(self.metadata.get("schema_version", schema.UNNAMED_VERSION))
+        known = schema.list_columns(self._version)
         there_known = {name: column for name, column in known.items() if name in there}
         filled, self._categories = count_columns(self._nested.batches, there_known)
         self._columns = choose_columns(filled, known)
         held = {*self._columns, *(("polygon",) if "polygon" not in known else ())}
         self._columns |= {name: schema.Column(name, kind) for name, kind in there.items() if name not in held}
-        self.schema = schema.arrow_schema(self._columns)
+        self.schema = schema.make_arrow_schema(self._columns)
 
-    def _stored(self) -> Iterator[pa.RecordBatch]:
+    def _read_stored(self) -> Iterator[pa.RecordBatch]:
         for batch in self._nested.batches():
-            arrays = [stored(batch, column, self._categories, self._version) for column in self._columns.values()]
+            arrays = [store_column(batch, column, self._categories, self._version) for column in self._columns.values()]
             yield pa.record_batch(arrays, schema=self.schema)

@@ -16,7 +16,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.tables.json_form import BOX3D, KEYS, POSE
-from edgefirst_ros.dataset.tables.values import is_valid, lengths, lists
+from edgefirst_ros.dataset.tables.values import count_lengths, is_valid, make_lists
 
 OF_SAMPLE = tuple(c.name for c in schema.WORKING.values() if c.level in ("identity", "sample"))
 PARSED = ("labels", "category_metadata")
@@ -43,7 +43,7 @@ class NestedWriter:
         if self._bare:
             file.write(b"[")
         else:
-            beside = json.dumps({key: _value(key, text) for key, text in metadata.items()}, ensure_ascii=False)
+            beside = json.dumps({key: _parse_value(key, text) for key, text in metadata.items()}, ensure_ascii=False)
             # Half a surrogate pair is written as JSON's own escape.
             file.write(beside[:-1].encode("utf-8", "backslashreplace") + b', "samples": [')
 
@@ -79,9 +79,9 @@ class NestedWriter:
     def _heads(self, batch: pa.RecordBatch) -> pl.Series:
         """Return the sample part of each row as JSON text."""
         there = {name: batch[name] for name in OF_SAMPLE if name in self._columns}
-        frame = _series(there.pop("frame", pa.nulls(batch.num_rows, pa.uint32())))
+        frame = _make_series(there.pop("frame", pa.nulls(batch.num_rows, pa.uint32())))
         frame = frame.cast(pl.UInt32)
-        name = _series(there.pop("name"))
+        name = _make_series(there.pop("name"))
         suffix = "_" + frame.cast(pl.String).str.zfill(3) + f".{KINDS[0]}"
         found = {
             "image_name": pl.select(pl.when(frame.is_null()).then(name).otherwise(name + suffix)).to_series(),
@@ -90,18 +90,18 @@ class NestedWriter:
             "frame_number": frame,
         }
         if "group" in there:
-            found["group_name"] = _series(there.pop("group"))
+            found["group_name"] = _make_series(there.pop("group"))
         if "size" in there:
-            size = _series(there.pop("size"))
+            size = _make_series(there.pop("size"))
             found |= {"width": size.arr.get(0), "height": size.arr.get(1)}
         sensors = {}
         for column, sensor, names in (("location", "gps", ("latitude", "longitude")), ("pose", "imu", POSE)):
             if column in there:
-                sensors[sensor] = _named(there.pop(column), names)
+                sensors[sensor] = _name_numbers(there.pop(column), names)
         if sensors:
-            found["sensors"] = _series(pa.StructArray.from_arrays(list(sensors.values()), list(sensors)))
-        found |= {column: _series(array) for column, array in there.items()}
-        return _encoded(found)
+            found["sensors"] = _make_series(pa.StructArray.from_arrays(list(sensors.values()), list(sensors)))
+        found |= {column: _make_series(array) for column, array in there.items()}
+        return _encode_columns(found)
 
     def _annotations(self, batch: pa.RecordBatch) -> tuple[pl.Series, pl.Series]:
         """Return each row without the columns of its sample, as JSON text, and whether it is empty."""
@@ -113,48 +113,48 @@ class NestedWriter:
             array = batch[name]
             blank &= ~is_valid(array)
             if name == "box2d":
-                array = _named(array, KEYS[self._layout])
+                array = _name_numbers(array, KEYS[self._layout])
             elif name == "box3d":
-                array = _named(array, BOX3D)
+                array = _name_numbers(array, BOX3D)
             elif name == "polygon":
-                array = _paired(array)
+                array = _pair_numbers(array)
                 if self._bare:
                     array = pa.StructArray.from_arrays([array], ["polygon"], mask=pc.is_null(array))
             elif name == "iscrowd" and self._bare:
                 array = array.cast(pa.uint8())
-            series = _series(array)
+            series = _make_series(array)
             key = {"label": "label_name", "polygon": "mask" if self._bare else "polygon"}.get(name, name)
             found[key] = series.bin.encode("base64") if name == "mask" else series
         if not found:
             return pl.Series(["{}"] * batch.num_rows, dtype=pl.String), pl.Series(blank)
-        return _encoded(found), pl.Series(blank)
+        return _encode_columns(found), pl.Series(blank)
 
 
-def _series(array: pa.Array) -> pl.Series:
+def _make_series(array: pa.Array) -> pl.Series:
     found: pl.Series = pl.from_arrow(array)  # type: ignore[assignment]  # an array makes no frame
     return found
 
 
-def _encoded(columns: dict[str, pl.Series]) -> pl.Series:
+def _encode_columns(columns: dict[str, pl.Series]) -> pl.Series:
     frame = pl.DataFrame([series.alias(name) for name, series in columns.items()])
     encoded: pl.Series = frame.select(pl.struct(pl.all()).struct.json_encode().alias("text"))["text"]
     return encoded
 
 
-def _named(array: pa.Array, names: tuple[str, ...]) -> pa.Array:
+def _name_numbers(array: pa.Array, names: tuple[str, ...]) -> pa.Array:
     children = [pc.list_element(array, number) for number in range(len(names))]
     return pa.StructArray.from_arrays(children, list(names), mask=pc.is_null(array))
 
 
-def _paired(array: pa.Array) -> pa.Array:
+def _pair_numbers(array: pa.Array) -> pa.Array:
     rings = pc.list_flatten(array)
     numbers = pc.list_flatten(rings)
     kind = pa.list_(pa.float32(), 2)
     points = pa.Array.from_buffers(kind, len(numbers) // 2, [None], children=[pa.concat_arrays([numbers])])
-    return lists(lengths(array), lists(lengths(rings) // 2, points), is_valid(array))
+    return make_lists(count_lengths(array), make_lists(count_lengths(rings) // 2, points), is_valid(array))
 
 
-def _value(key: str, text: str) -> object:
+def _parse_value(key: str, text: str) -> object:
     """Metadata as JSON has them: objects and arrays as such, everything else as text."""
-    value = schema.parsed(text) if key in PARSED else text
+    value = schema.parse_metadata(text) if key in PARSED else text
     return value if isinstance(value, dict | list) else text

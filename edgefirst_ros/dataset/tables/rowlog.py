@@ -24,8 +24,8 @@ import pyarrow as pa
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import FrameSet, keys_of, safe_name
-from edgefirst_ros.dataset.storage.lock import create_anew, give_back, open_file, reporting, write_at
+from edgefirst_ros.dataset.names import FrameSet, iter_keys, make_safe
+from edgefirst_ros.dataset.storage.lock import create_anew, give_back, open_file, report_errors, write_at
 from edgefirst_ros.dataset.tables.arrow_file import count_message
 from edgefirst_ros.dataset.tables.values import MISFITS, cast_rows, refuse_unknown
 from edgefirst_ros.errors import DatasetError, StorageError, explain_errors
@@ -33,7 +33,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 
 Row = Mapping[str, object]
 
-ANNOTATION_ROWS = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
+ANNOTATION_ROWS = schema.make_journal_schema(schema.list_columns(schema.VERSIONS[-1]))
 """Columns of annotation rows, for all versions that they are sealed to; `pose` is [yaw, pitch, roll] here."""
 
 
@@ -120,7 +120,7 @@ class Rows:
         """Yield all rows, or the first `rows`. Raises DatasetError for rows that do not fit, and StorageError."""
         self.settle()
         left = self.count if rows is None else rows
-        for batch in self._stored():
+        for batch in self._read_stored():
             if left < batch.num_rows:
                 if left:
                     yield batch.slice(0, left)
@@ -132,11 +132,11 @@ class Rows:
         """Yield all rows, or the first so many, one by one. Raises as `batches`."""
         return (row for batch in self.batches(first) for row in batch.to_pylist())
 
-    def _stored(self) -> Iterator[pa.RecordBatch]:
+    def _read_stored(self) -> Iterator[pa.RecordBatch]:
         yield from self._held
         if self._file is not None:
             self._file.flush()
-            with reporting(self._folder, "read rows back from a temporary file"):
+            with report_errors(self._folder, "read rows back from a temporary file"):
                 yield from pa.ipc.open_stream(pa.OSFile(f"/dev/fd/{self._file.fileno()}"))
 
     def settle(self) -> None:
@@ -145,7 +145,7 @@ class Rows:
         if not rows:
             return
         try:
-            self._hold(batch_of(rows, self.columns))
+            self._hold(make_batch(rows, self.columns))
         except DatasetError:
             self.count -= len(rows)
             raise
@@ -155,14 +155,14 @@ class Rows:
         if self._held_bytes <= IN_MEMORY:
             self._held.append(batch)
             return
-        with reporting(self._folder, "hold rows in a temporary file"):
+        with report_errors(self._folder, "hold rows in a temporary file"):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
                 self._stream = pa.ipc.new_stream(self._file, self.columns)
             self._stream.write_batch(batch)
 
 
-def batch_of(rows: Sequence[Row], columns: pa.Schema) -> pa.RecordBatch:
+def make_batch(rows: Sequence[Row], columns: pa.Schema) -> pa.RecordBatch:
     """Return rows as a batch; absent columns are null. Raises DatasetError where one does not fit its type."""
     filled = frozenset[str]().union(*rows)
     refuse_unknown(filled, columns)
@@ -195,7 +195,7 @@ class RowLog:
         """
         self.path = path
         self.samples = self.rows = self.bytes = 0
-        self._frame_rules = RowRules(schema.journal_schema(schema.frames_columns(companions)))
+        self._frame_rules = RowRules(schema.make_journal_schema(schema.list_frames_columns(companions)))
         self._annotation_rules = RowRules(ANNOTATION_ROWS)
         self._checksum = 0
         self._described: dict[str, object] = {}
@@ -210,7 +210,7 @@ class RowLog:
                 raise
             return
         self.samples, self.rows, self.bytes, self._checksum = point.samples, point.rows, point.end, point.checksum
-        with reporting(path, "continue"):
+        with report_errors(path, "continue"):
             self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             os.ftruncate(self._fd, self.bytes)
 
@@ -267,7 +267,7 @@ class RowLog:
         facts = {"samples": self.samples, "rows": self.rows, "bytes": size, "synced": sync, "description": new}
         self._write({"commit": facts})
         if sync:
-            with reporting(self.path, "write"):
+            with report_errors(self.path, "write"):
                 os.fdatasync(self._fd)
         self._described = known
 
@@ -278,7 +278,7 @@ class RowLog:
         for blob in blobs:
             checksum = zlib_ng.crc32(blob, checksum)
         parts = [memoryview(checksum.to_bytes(4, "little") + lengths + text + listed), *blobs]
-        with reporting(self.path, "write"):
+        with report_errors(self.path, "write"):
             self.bytes = write_at(self._fd, parts, self.bytes)
         self._checksum = checksum
 
@@ -362,17 +362,17 @@ class LoggedRows:
         """{name: bytes and CRC-32} of members that were announced; None without a log of this version."""
         self.why = ""
         self.annotations = Rows(ANNOTATION_ROWS, folder)
-        self.frames = Rows(schema.journal_schema(schema.frames_columns(self.companions)), folder)
+        self.frames = Rows(schema.make_journal_schema(schema.list_frames_columns(self.companions)), folder)
         if path is None:
             return
         self.members, self._folder = {}, folder
         self._stored = ANNOTATION_ROWS
         """Columns of the batches in the log."""
         self._seen = FrameSet()
-        with reporting(path, "read"):
+        with report_errors(path, "read"):
             fd = open_file(path)
         try:
-            with reporting(path, "read"):
+            with report_errors(path, "read"):
                 size = os.fstat(fd).st_size
                 self._read(fd, size, Budget.of_file(path, size, DEFAULT_LIMITS))
         finally:
@@ -380,8 +380,8 @@ class LoggedRows:
 
     def _read(self, fd: int, size: int, budget: Budget) -> None:
         try:
-            for record in _records(fd, size):
-                self._take(record, partial(count_message, fd, record.end, record.place, budget))
+            for record in _iter_records(fd, size):
+                self._add_record(record, partial(count_message, fd, record.end, record.place, budget))
             self.frames.settle()
             self.annotations.settle()
         except StorageError:
@@ -399,7 +399,7 @@ class LoggedRows:
         there = self.frames.count, self.annotations.count
         self.points = [point for point in self.points if point.samples <= there[0] and point.rows <= there[1]]
 
-    def _take(self, record: _Record, count: Callable[[], None]) -> None:
+    def _add_record(self, record: _Record, count: Callable[[], None]) -> None:
         facts = record.facts
         if "batch" in facts:
             self._add_batch(facts["frames"] if "frames" in facts else [facts["frame"]], record, count)
@@ -411,7 +411,7 @@ class LoggedRows:
             self.members.update({str(name): (int(size), int(crc)) for name, size, crc in facts["members"]})
         elif facts.get("format") == _FORMAT:
             self.companions = list(facts["companions"])
-            self.frames = Rows(schema.journal_schema(schema.frames_columns(self.companions)), self._folder)
+            self.frames = Rows(schema.make_journal_schema(schema.list_frames_columns(self.companions)), self._folder)
             self._stored = pa.ipc.read_schema(pa.py_buffer(record.blob))
             timing = self._stored.field("timing").type if "timing" in self._stored.names else schema.TIMING
             if pa.types.is_struct(timing):
@@ -422,7 +422,7 @@ class LoggedRows:
     def _add(self, frame: dict[str, Any], record: _Record) -> None:
         key = self._see(frame)
         for row in (rows := _with_masks(record.rows, record.blob)):
-            if _identity(row) != key:
+            if _read_identity(row) != key:
                 raise DatasetError("a sample has rows of another one")
             refuse_unknown(row, ANNOTATION_ROWS)
         for row in rows:
@@ -436,7 +436,7 @@ class LoggedRows:
         stored = pa.ipc.read_record_batch(pa.py_buffer(record.blob), self._stored)
         stored.validate(full=True)
         batch = cast_rows(stored, self.annotations.columns)
-        if not keys.issuperset(keys_of(batch)):
+        if not keys.issuperset(iter_keys(batch)):
             raise DatasetError("a sample has rows of another one")
         self.annotations.append_batch(batch)
         for frame in frames:
@@ -444,7 +444,7 @@ class LoggedRows:
 
     def _see(self, frame: dict[str, Any]) -> tuple[str, int]:
         """Return the key of a sample that was not seen before. Raises DatasetError."""
-        key = _identity(frame)
+        key = _read_identity(frame)
         if key in self._seen:
             raise DatasetError("the rows of a sample are in two places")
         refuse_unknown(frame, self.frames.columns)
@@ -460,12 +460,12 @@ class LoggedRows:
         self.points.append(Checkpoint(samples, rows, size, synced, record.end, record.checksum))
 
 
-def _identity(row: Mapping[str, Any]) -> tuple[str, int]:
+def _read_identity(row: Mapping[str, Any]) -> tuple[str, int]:
     """Return sequence and frame of a row. Raises DatasetError where it names no sample."""
     name, frame, stamp = (row.get(key) for key in ("name", "frame", "timestamp"))
     if not (isinstance(name, str) and isinstance(frame, int) and isinstance(stamp, int)):
         raise DatasetError("a row has no name, frame or timestamp")
-    if safe_name(name) != name or not (0 <= frame < 1 << 32 and -(1 << 63) <= stamp < 1 << 63):
+    if make_safe(name) != name or not (0 <= frame < 1 << 32 and -(1 << 63) <= stamp < 1 << 63):
         raise DatasetError(f"{name!r}, frame {frame}, at {stamp} cannot name a sample")
     return name, frame
 
@@ -482,7 +482,7 @@ def _with_masks(rows: list[dict[str, Any]], blob: bytes) -> list[dict[str, Any]]
     return rows
 
 
-def _records(fd: int, size: int) -> Iterator[_Record]:
+def _iter_records(fd: int, size: int) -> Iterator[_Record]:
     """Yield the whole records of a log of `size` bytes, up to its end or the first that is cut or damaged."""
     place = checksum = 0
     while place + _HEAD.size <= size:

@@ -25,13 +25,13 @@ MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """Errors of Arrow for values of Python that do not fit a type."""
 
 
-def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+def find_numpy_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return the numpy type of the values of an Arrow type; of times, the integer that holds them."""
     letter = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
     return np.dtype(f"{letter}{kind.bit_width // 8}")
 
 
-def validity(valid: Numbers) -> pa.Buffer | None:
+def make_validity(valid: Numbers) -> pa.Buffer | None:
     """Return the validity bitmap; None if all are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
@@ -41,34 +41,34 @@ def is_valid(array: pa.Array) -> Numbers:
     bitmap = array.buffers()[0]
     if bitmap is None or not array.null_count:
         return np.full(len(array), not pa.types.is_null(array.type))
-    return bits(bitmap, array.offset, len(array))
+    return read_bits(bitmap, array.offset, len(array))
 
 
-def bits(bitmap: pa.Buffer, offset: int, count: int) -> Numbers:
+def read_bits(bitmap: pa.Buffer, offset: int, count: int) -> Numbers:
     """Return `count` bits of a bitmap from `offset` on as a Boolean array."""
     first, skipped = divmod(offset, 8)
     found = np.unpackbits(np.frombuffer(bitmap, np.uint8, offset=first), bitorder="little", count=skipped + count)
     return found[skipped:].view(bool)
 
 
-def scalars_of(array: pa.Array) -> Numbers:
+def read_scalars(array: pa.Array) -> Numbers:
     """Return the values of an array of Booleans, integers or floats; 0 for null."""
-    kind = np.dtype(bool) if pa.types.is_boolean(array.type) else numpy_type(array.type)
+    kind = np.dtype(bool) if pa.types.is_boolean(array.type) else find_numpy_type(array.type)
     if not len(array):  # it may have no buffer
         return np.zeros(0, kind)
     held, size = array.buffers()[1], len(array)
-    values = bits(held, array.offset, size) if kind.kind == "b" else np.frombuffer(held, kind, array.offset + size)
+    values = read_bits(held, array.offset, size) if kind.kind == "b" else np.frombuffer(held, kind, array.offset + size)
     return np.where(is_valid(array), values[-size:], kind.type(0))
 
 
-def lengths(array: pa.Array) -> Numbers:
+def count_lengths(array: pa.Array) -> Numbers:
     """Return the length of each list; 0 for null."""
     kind = array.type
-    sizes = kind.list_size if pa.types.is_fixed_size_list(kind) else np.diff(bounds(array))
+    sizes = kind.list_size if pa.types.is_fixed_size_list(kind) else np.diff(find_bounds(array))
     return np.where(is_valid(array), sizes, 0).astype(np.int64)
 
 
-def bounds(array: pa.Array) -> Numbers:
+def find_bounds(array: pa.Array) -> Numbers:
     """Return where each list, text or binary value begins in what holds all of them, and the last one ends."""
     kind, types = array.type, pa.types
     wide = types.is_large_list(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
@@ -78,46 +78,48 @@ def bounds(array: pa.Array) -> Numbers:
     return np.frombuffer(array.buffers()[1], number, len(array) + 1, array.offset * number.itemsize)
 
 
-def offsets(counts: Numbers) -> Numbers:
+def make_offsets(counts: Numbers) -> Numbers:
     """Where each of consecutive stretches begins, and the last ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
 
 
-def lists(counts: Numbers, child: pa.Array, valid: Numbers | None = None, kind: pa.DataType | None = None) -> pa.Array:
+def make_lists(
+    counts: Numbers, child: pa.Array, valid: Numbers | None = None, kind: pa.DataType | None = None
+) -> pa.Array:
     """Lists of `counts` values of `child` each, null where not `valid`."""
-    bitmap = None if valid is None else validity(valid)
-    buffers = [bitmap, pa.py_buffer(offsets(counts))]
+    bitmap = None if valid is None else make_validity(valid)
+    buffers = [bitmap, pa.py_buffer(make_offsets(counts))]
     return pa.Array.from_buffers(kind or pa.large_list(child.type), len(counts), buffers, children=[child])
 
 
 def split(masks: pa.Array) -> pa.Array:
     """Polygons (lists of rings) of masks that are lists of coordinates with NaN between rings."""
-    counts = lengths(masks)
+    counts = count_lengths(masks)
     values = masks.flatten().fill_null(np.nan).to_numpy(zero_copy_only=False)
     kept = ~np.isnan(values)
     broken = np.concatenate((np.ones(1, bool), ~kept[:-1]))[: len(values)]
-    broken[offsets(counts)[:-1][counts > 0]] = True
+    broken[make_offsets(counts)[:-1][counts > 0]] = True
     begins = kept & broken
     ring = np.cumsum(begins) - 1
-    rings = lists(np.bincount(ring[kept], minlength=int(begins.sum())), pa.array(values[kept], pa.float32()))
+    rings = make_lists(np.bincount(ring[kept], minlength=int(begins.sum())), pa.array(values[kept], pa.float32()))
     rows = np.repeat(np.arange(len(masks)), counts)
-    return lists(np.bincount(rows[begins], minlength=len(masks)), rings, is_valid(masks))
+    return make_lists(np.bincount(rows[begins], minlength=len(masks)), rings, is_valid(masks))
 
 
 def join(polygons: pa.Array) -> pa.Array:
     """Return polygons as one list of coordinates a row, with NaN between rings: the inverse of `split`."""
-    counts = lengths(polygons)
+    counts = count_lengths(polygons)
     rings = polygons.flatten()
-    sizes = lengths(rings)
+    sizes = count_lengths(rings)
     leads = np.ones(len(sizes), np.int64)  # a NaN precedes every ring except the first of a row
-    leads[offsets(counts)[:-1][counts > 0]] = 0
+    leads[make_offsets(counts)[:-1][counts > 0]] = 0
     ends = np.cumsum(sizes + leads)
     joined = np.full(int(ends[-1]) if len(ends) else 0, np.nan, np.float32)
     values = rings.flatten().to_numpy(zero_copy_only=False)
-    joined[np.repeat(ends - sizes - offsets(sizes)[:-1], sizes) + np.arange(len(values))] = values
-    row = offsets(counts)
-    total = offsets(sizes + leads)
-    return lists(np.diff(total[row]), pa.array(joined), is_valid(polygons), schema.MASK_AS_POLYGON)
+    joined[np.repeat(ends - sizes - make_offsets(sizes)[:-1], sizes) + np.arange(len(values))] = values
+    row = make_offsets(counts)
+    total = make_offsets(sizes + leads)
+    return make_lists(np.diff(total[row]), pa.array(joined), is_valid(polygons), schema.MASK_AS_POLYGON)
 
 
 def strip_broken_rings(polygons: pa.Array) -> tuple[pa.Array, int]:
@@ -125,9 +127,9 @@ def strip_broken_rings(polygons: pa.Array) -> tuple[pa.Array, int]:
 
     A polygon that loses all its rings becomes null.
     """
-    counts = lengths(polygons)
+    counts = count_lengths(polygons)
     rings = polygons.flatten()
-    sizes = lengths(rings)
+    sizes = count_lengths(rings)
     values = rings.flatten().fill_null(np.nan).to_numpy(zero_copy_only=False)
     of_ring = np.repeat(np.arange(len(sizes)), sizes)
     bad = np.bincount(of_ring[~np.isfinite(values)], minlength=len(sizes))
@@ -135,8 +137,8 @@ def strip_broken_rings(polygons: pa.Array) -> tuple[pa.Array, int]:
     if good.all():
         return polygons, 0
     left = np.bincount(np.repeat(np.arange(len(counts)), counts)[good], minlength=len(counts))
-    kept = lists(sizes[good], pa.array(values[good[of_ring]], pa.float32()))
-    return lists(left, kept, is_valid(polygons) & ((left > 0) | (counts == 0))), int((~good).sum())
+    kept = make_lists(sizes[good], pa.array(values[good[of_ring]], pa.float32()))
+    return make_lists(left, kept, is_valid(polygons) & ((left > 0) | (counts == 0))), int((~good).sum())
 
 
 def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -150,7 +152,7 @@ def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if kind == wanted:
         return array
     if types.is_dictionary(kind):
-        return cast_values(decoded(array), wanted)
+        return cast_values(decode_dictionary(array), wanted)
     try:
         if wanted == schema.TEXT and (types.is_string(kind) or types.is_string_view(kind)):
             return array.cast(wanted)
@@ -165,13 +167,13 @@ def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         raise DatasetError(f"{error}") from error
     if types.is_large_list(wanted) and is_list(kind):
         child = cast_values(array.flatten(), wanted.value_type)
-        return lists(lengths(array), child, is_valid(array), wanted)
+        return make_lists(count_lengths(array), child, is_valid(array), wanted)
     if types.is_struct(wanted) and types.is_struct(kind):
-        return _struct(array, wanted)
+        return _fit_struct(array, wanted)
     raise DatasetError(f"is {kind}, must be {wanted}")
 
 
-def arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
+def fix_arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
     """Return values as arrays of a fixed length, and how many were invalid and became null.
 
     Invalid are lists of another length, with a null within, or with a number that is not finite.
@@ -181,7 +183,7 @@ def arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
     if not is_list(array.type):
         raise DatasetError(f"is {array.type}, must be {wanted}")
     size, there = wanted.list_size, is_valid(array)
-    fits = there & (lengths(array) == size)
+    fits = there & (count_lengths(array) == size)
     flat = cast_values((array if fits.all() else array.filter(pa.array(fits))).flatten(), wanted.value_type)
     good = is_valid(flat)
     numbers = flat.fill_null(0).to_numpy(zero_copy_only=False)
@@ -192,13 +194,13 @@ def arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
     placed = np.zeros((len(array), size), numbers.dtype)
     placed[fits] = numbers.reshape(-1, size)
     placed[~valid] = 0
-    return fixed(placed, valid, wanted), int((there & ~valid).sum())
+    return fix_lengths(placed, valid, wanted), int((there & ~valid).sum())
 
 
-def fixed(numbers: np.ndarray, valid: np.ndarray, wanted: pa.DataType) -> pa.Array:
+def fix_lengths(numbers: np.ndarray, valid: np.ndarray, wanted: pa.DataType) -> pa.Array:
     """Return rows of numbers, (rows, length), as arrays of a fixed length, null where not `valid`."""
     child = pa.array(np.ascontiguousarray(numbers).reshape(-1), wanted.value_type)
-    return pa.Array.from_buffers(wanted, len(valid), [validity(valid)], children=[child])
+    return pa.Array.from_buffers(wanted, len(valid), [make_validity(valid)], children=[child])
 
 
 def drop_broken_rings(array: pa.Array) -> tuple[pa.Array, int]:
@@ -212,12 +214,12 @@ def drop_broken_rings(array: pa.Array) -> tuple[pa.Array, int]:
     whole, broken = strip_broken_rings(polygons)
     if not broken:
         return array, 0
-    changed = lengths(polygons) != lengths(whole)
+    changed = count_lengths(polygons) != count_lengths(whole)
     both = pa.concat_arrays([array, (join(whole) if separated else whole).cast(array.type)])
     return both.take(pa.array(np.arange(len(array)) + len(array) * changed)), broken
 
 
-def numbers_of(array: pa.Array) -> np.ndarray:
+def read_numbers(array: pa.Array) -> np.ndarray:
     """Return arrays of a fixed length as (rows, length); zeros for null."""
     size, valid = array.type.list_size, is_valid(array)
     flat = array.flatten().to_numpy(zero_copy_only=False).reshape(-1, size)
@@ -226,7 +228,7 @@ def numbers_of(array: pa.Array) -> np.ndarray:
     return found
 
 
-def decoded(array: pa.Array) -> pa.Array:
+def decode_dictionary(array: pa.Array) -> pa.Array:
     """Return the values of a dictionary (polars: Categorical, Enum), also where Arrow cannot decode it itself."""
     values = array.dictionary
     if pa.types.is_string_view(values.type) or pa.types.is_string(values.type):
@@ -246,13 +248,13 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _fit_struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     children = [
         cast_values(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
         for field in wanted
     ]
-    bitmap = validity(is_valid(array))
+    bitmap = make_validity(is_valid(array))
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=children)
 
 
@@ -270,10 +272,10 @@ def cast_rows(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(wanted):
         return batch
     refuse_unknown(batch.schema.names, wanted)
-    return pa.record_batch([_column(batch, field) for field in wanted], schema=wanted)
+    return pa.record_batch([_fit_column(batch, field) for field in wanted], schema=wanted)
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+def _fit_column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     if field.name not in batch.schema.names:
         return pa.nulls(batch.num_rows, field.type)
     values, refused = batch[field.name], 0
@@ -283,7 +285,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
                 raise DatasetError(f"this version knows no field {child.name!r} of column {field.name!r}")
     with explain_errors(f"column {field.name!r} cannot be cast", DatasetError, pa.ArrowException, ValueError):
         if pa.types.is_fixed_size_list(field.type):
-            values, refused = arrays(values, field.type)
+            values, refused = fix_arrays(values, field.type)
         else:
             values = cast_values(values, field.type)
     if refused:
@@ -295,7 +297,7 @@ LAYOUTS = ("cxcywh", "xyxy", "ltwh")
 """Centre and size; two corners; left, top and size."""
 
 
-def converted(boxes: NDArray[Any], found: str, wanted: str) -> NDArray[np.float64]:
+def convert_layout(boxes: NDArray[Any], found: str, wanted: str) -> NDArray[np.float64]:
     """Return boxes (N, 4) of layout `found` in layout `wanted`. Raises ValueError for an unknown layout."""
     first, second = np.asarray(boxes[:, :2], np.float64), np.asarray(boxes[:, 2:], np.float64)
     if found != wanted:
@@ -335,7 +337,7 @@ class Tally:
         if number and not self._frozen:
             self.lost[reason] += number
 
-    def note(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Add a note, once."""
         self.notes[text] = None
 

@@ -20,16 +20,16 @@ from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import create_anew, open_synced
 from edgefirst_ros.dataset.tables.values import (
     Numbers,
-    bounds,
-    fixed,
+    count_lengths,
+    find_bounds,
+    fix_lengths,
     is_valid,
     join,
-    lengths,
-    lists,
-    numbers_of,
-    offsets,
-    scalars_of,
-    validity,
+    make_lists,
+    make_offsets,
+    make_validity,
+    read_numbers,
+    read_scalars,
 )
 from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.sensors.png import decode_gray
@@ -37,29 +37,29 @@ from edgefirst_ros.sensors.png import decode_gray
 _Corner = tuple[int, int]
 
 
-def object_pixels(png: bytes) -> NDArray[np.bool_] | None:
+def read_object_pixels(png: bytes) -> NDArray[np.bool_] | None:
     """Return the pixels of a mask that are object: more than half of the range; None if it is not a grayscale PNG."""
     values = decode_gray(png)
     return values if values is None or values.dtype == bool else values > np.iinfo(values.dtype).max // 2
 
 
-def outline_of_png(png: bytes) -> list[list[float]]:
+def outline_png(png: bytes) -> list[list[float]]:
     """Return the rings around the object pixels of a grayscale PNG.
 
     Each ring is [x1, y1, x2, y2, ...], normalised to the picture. Raises DatasetError when it is not a picture.
     """
-    pixels = object_pixels(png)
+    pixels = read_object_pixels(png)
     if pixels is None:
         raise DatasetError("a mask cannot be read as PNG")
     rows, columns = (np.flatnonzero(pixels.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
         return []
     (height, width), top, left = pixels.shape, int(rows[0]), int(columns[0])
-    rings = outline(pixels[top : rows[-1] + 1, left : columns[-1] + 1])  # only the part that holds the object
+    rings = trace_outline(pixels[top : rows[-1] + 1, left : columns[-1] + 1])  # only the part that holds the object
     return [[value for x, y in ring for value in ((left + x) / width, (top + y) / height)] for ring in rings]
 
 
-def scores_lost(png: bytes) -> str:
+def describe_lost_scores(png: bytes) -> str:
     """Describe the scores that an outline of a PNG of 8 or 16 bits does not have; empty where all are 0 or full."""
     values = decode_gray(png)
     if values is None or values.dtype == bool:
@@ -69,13 +69,13 @@ def scores_lost(png: bytes) -> str:
     return f"mask: scores of its pixels, object is above {full // 2}, half of the range" if lost else ""
 
 
-def outline(mask: NDArray[np.bool_]) -> list[list[_Corner]]:
+def trace_outline(mask: NDArray[np.bool_]) -> list[list[_Corner]]:
     """Return the borders of `mask` (H, W) as rings of corners (x, y) on the grid of pixel edges, exactly.
 
     Outer borders run clockwise as seen, holes the other way; pixels that touch at a corner only are apart.
     """
-    right, left = _runs(mask)
-    ahead, back = _runs(mask.T)  # x and y exchanged, and with them the sense of turning
+    right, left = _find_runs(mask)
+    ahead, back = _find_runs(mask.T)  # x and y exchanged, and with them the sense of turning
     up, down = ({(u, v): (x, y) for (y, x), (v, u) in runs.items()} for runs in (ahead, back))
     # Where two pixels touch at a corner both ways lead on; the turn to the right stays with the same pixel.
     turns = {id(right): (down, up), id(down): (left, right), id(left): (up, down), id(up): (right, left)}
@@ -95,7 +95,7 @@ def outline(mask: NDArray[np.bool_]) -> list[list[_Corner]]:
     return rings
 
 
-def _runs(mask: NDArray[np.bool_]) -> tuple[dict[_Corner, _Corner], dict[_Corner, _Corner]]:
+def _find_runs(mask: NDArray[np.bool_]) -> tuple[dict[_Corner, _Corner], dict[_Corner, _Corner]]:
     """Return {start: end} of the straight horizontal borders: with the object below, and with the object above."""
     padded = np.pad(mask.astype(np.int8), 1)
     step = padded[1:, :] - padded[:-1, :]
@@ -118,7 +118,7 @@ Batches = Callable[[], Iterable[pa.RecordBatch]]
 """Returns the batches of rows from the beginning, each time it is called."""
 
 
-def even_batches(source: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def iter_even_batches(source: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Yield all rows in batches of `rows`, however `source` was cut; equal rows have equal bytes."""
     waiting: list[pa.RecordBatch] = []
     count = 0
@@ -127,19 +127,19 @@ def even_batches(source: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Rec
         count += batch.num_rows
         while count >= rows:
             table = pa.Table.from_batches(waiting)
-            yield _fresh(table.slice(0, rows))
+            yield _copy_table(table.slice(0, rows))
             waiting = table.slice(rows).to_batches()
             count -= rows
     if count:
-        yield _fresh(pa.Table.from_batches(waiting))
+        yield _copy_table(pa.Table.from_batches(waiting))
 
 
-def _fresh(table: pa.Table) -> pa.RecordBatch:
+def _copy_table(table: pa.Table) -> pa.RecordBatch:
     arrays = [pa.concat_arrays(column.chunks) for column in table.columns]
-    return pa.record_batch([rebuilt(array) for array in arrays], schema=table.schema)
+    return pa.record_batch([rebuild_array(array) for array in arrays], schema=table.schema)
 
 
-def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
+def rebuild_array(array: pa.Array, within: Numbers | None = None) -> pa.Array:
     """Return an equal array in new buffers; `within`: Boolean, values elsewhere become null.
 
     Copies and slices carry along the memory under null values and next to the ends of a slice. With it the bytes of
@@ -148,49 +148,51 @@ def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
     kind, types = array.type, pa.types
     valid = is_valid(array) if within is None else is_valid(array) & within
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
-        return _numbers(array, valid)
+        return _rebuild_numbers(array, valid)
     if types.is_large_string(kind) or types.is_large_binary(kind):
-        return _bytes(array, valid)
+        return _rebuild_bytes(array, valid)
     if types.is_large_list(kind):
-        return lists(lengths(array), rebuilt(_values(array)), valid, kind)
+        return make_lists(count_lengths(array), rebuild_array(_rebuild_values(array)), valid, kind)
     if types.is_fixed_size_list(kind):
         size = kind.list_size
         child = array.values.slice(array.offset * size, len(array) * size)
-        children = [rebuilt(child, None if valid.all() else np.repeat(valid, size))]
-        return pa.Array.from_buffers(kind, len(array), [validity(valid)], children=children)
+        children = [rebuild_array(child, None if valid.all() else np.repeat(valid, size))]
+        return pa.Array.from_buffers(kind, len(array), [make_validity(valid)], children=children)
     if types.is_struct(kind):
-        children = [rebuilt(child) for child in array.flatten()]
-        return pa.Array.from_buffers(kind, len(array), [validity(valid)], children=children)
+        children = [rebuild_array(child) for child in array.flatten()]
+        return pa.Array.from_buffers(kind, len(array), [make_validity(valid)], children=children)
     return array
 
 
-def _numbers(array: pa.Array, valid: Numbers) -> pa.Array:
-    values = scalars_of(array)
+def _rebuild_numbers(array: pa.Array, valid: Numbers) -> pa.Array:
+    values = read_scalars(array)
     data = np.where(valid, values, values.dtype.type(0))
     if data.dtype == bool:
         data = np.packbits(data, bitorder="little")
-    return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(data)])
+    return pa.Array.from_buffers(array.type, len(array), [make_validity(valid), pa.py_buffer(data)])
 
 
-def _bytes(array: pa.Array, valid: Numbers) -> pa.Array:
+def _rebuild_bytes(array: pa.Array, valid: Numbers) -> pa.Array:
     there = array if _is_dense(array, valid) else array.drop_null()
-    first, last = bounds(there)[[0, -1]].tolist()
+    first, last = find_bounds(there)[[0, -1]].tolist()
     held = there.buffers()[2]
     data = pa.py_buffer(b"") if held is None else held.slice(first, last - first)
-    sizes = np.where(valid, np.diff(bounds(array)), 0)
-    return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(offsets(sizes)), data])
+    sizes = np.where(valid, np.diff(find_bounds(array)), 0)
+    return pa.Array.from_buffers(
+        array.type, len(array), [make_validity(valid), pa.py_buffer(make_offsets(sizes)), data]
+    )
 
 
-def _values(array: pa.Array) -> pa.Array:
+def _rebuild_values(array: pa.Array) -> pa.Array:
     if not _is_dense(array, is_valid(array)):
         return array.flatten()
-    first, last = bounds(array)[[0, -1]].tolist()
+    first, last = find_bounds(array)[[0, -1]].tolist()
     return array.values.slice(first, last - first)
 
 
 def _is_dense(array: pa.Array, valid: Numbers) -> bool:
     """True if null values have no data: then the data of the others is one piece."""
-    return bool(valid.all()) or not np.diff(bounds(array))[~valid].any()
+    return bool(valid.all()) or not np.diff(find_bounds(array))[~valid].any()
 
 
 class Categories:
@@ -233,19 +235,19 @@ def choose_columns(filled: Counter[str], columns: Mapping[str, Column]) -> dict[
     }
 
 
-def stored(batch: pa.RecordBatch, column: Column, categories: Mapping[str, Categories], version: str) -> pa.Array:
+def store_column(batch: pa.RecordBatch, column: Column, categories: Mapping[str, Categories], version: str) -> pa.Array:
     """Return a column as the version stores it."""
     if column.name == "mask" and column.type == schema.MASK_AS_POLYGON:
-        return join(_outlines(batch))
+        return join(_outline_batch(batch))
     values = batch[column.name]
     if column.is_category:
         return categories[column.name].encode(values)
-    if column.name == "pose" and schema.pose_order(version)[0] == "roll":
-        return fixed(numbers_of(values)[:, ::-1], is_valid(values), column.type)
+    if column.name == "pose" and schema.get_pose_order(version)[0] == "roll":
+        return fix_lengths(read_numbers(values)[:, ::-1], is_valid(values), column.type)
     return values if values.type == column.type else values.cast(column.type)
 
 
-def _outlines(batch: pa.RecordBatch) -> pa.Array:
+def _outline_batch(batch: pa.RecordBatch) -> pa.Array:
     """Return the polygons of a batch, and without any the outlines of the masks."""
     there = batch.schema.names
     polygons = batch["polygon"] if "polygon" in there else pa.nulls(batch.num_rows, schema.POLYGON)
@@ -255,7 +257,7 @@ def _outlines(batch: pa.RecordBatch) -> pa.Array:
     if not wanted.any():
         return polygons
     masks = batch["mask"].filter(pa.array(wanted)).to_pylist()
-    outlines = pa.array([outline_of_png(mask) for mask in masks], schema.POLYGON)
+    outlines = pa.array([outline_png(mask) for mask in masks], schema.POLYGON)
     index = np.where(wanted, len(polygons) + np.cumsum(wanted) - 1, np.arange(len(polygons)))
     return pa.concat_arrays([polygons, outlines]).take(pa.array(index))
 
@@ -287,7 +289,7 @@ def write_rows(
     `columns` are those of the version that are written, `categories` the values of each that is one. Equal rows have
     equal bytes.
     """
-    target = schema.arrow_schema(dict(columns)).with_metadata(dict(metadata) or None)
+    target = schema.make_arrow_schema(dict(columns)).with_metadata(dict(metadata) or None)
     writer: Any
     if form == ".json":
         from edgefirst_ros.dataset.tables.json_write import NestedWriter
@@ -297,9 +299,9 @@ def write_rows(
         writer = open_writer(file, target, parquet=form == ".parquet")
     count = 0
     try:
-        for batch in even_batches(rows(), ROWS[form]):
+        for batch in iter_even_batches(rows(), ROWS[form]):
             if form != ".json":
-                arrays = [stored(batch, column, categories, version) for column in columns.values()]
+                arrays = [store_column(batch, column, categories, version) for column in columns.values()]
                 writer.write_batch(pa.record_batch(arrays, schema=target))
             else:
                 writer.write_batch(batch)
@@ -329,7 +331,7 @@ def seal_annotations(
     """
     if version not in schema.WRITABLE:
         raise KeyError(version)
-    known = schema.columns(version)
+    known = schema.list_columns(version)
     first = next(iter(journal()), None)
     if first is not None and {"timing"} <= known.keys() & set(first.schema.names):
         known["timing"] = known["timing"]._replace(type=first.schema.field("timing").type)
@@ -339,11 +341,11 @@ def seal_annotations(
     if schema.has_metadata(version):
         given = {
             "schema_version": version,
-            "category_metadata": None if category_metadata is None else json_text(category_metadata),
-            "labels": None if labels is None else json_text(list(labels)),
+            "category_metadata": None if category_metadata is None else encode_json(category_metadata),
+            "labels": None if labels is None else encode_json(list(labels)),
             **stated,
         }
-        metadata = schema.stated(version, given, columns)
+        metadata = schema.order_metadata(version, given, columns)
     with open_synced(create_anew(out), out) as file:
         return write_rows(journal, file, ".arrow", columns, categories, metadata, version)
 
@@ -356,23 +358,23 @@ def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadat
     """
     filled, _ = count_columns(journal, {})
     columns = {name: column for name, column in columns.items() if name not in schema.POSE_COLUMNS or filled[name]}
-    texts = {key: json_text(value) for key, value in metadata.items()}
+    texts = {key: encode_json(value) for key, value in metadata.items()}
     with open_synced(create_anew(out), out) as file:
         return write_rows(journal, file, ".arrow", columns, {}, texts, "")
 
 
-def json_text(value: object) -> str:
+def encode_json(value: object) -> str:
     """Return `value` as JSON in UTF-8; numbers that are not finite become null, mappings keep their order."""
     with explain_errors("metadata cannot be stored as JSON", TypeError, ValueError, RecursionError):
-        text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(_convert_plain(value), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate: JSON's own escape
 
 
-def _plain(value: object) -> object:
+def _convert_plain(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _convert_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_convert_plain(item) for item in value]
     return value

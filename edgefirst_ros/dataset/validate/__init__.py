@@ -9,7 +9,7 @@ from typing import get_args
 from edgefirst_ros.dataset.names import locate
 from edgefirst_ros.dataset.validate import rules_cross, rules_members, rules_tables
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule, Subject
-from edgefirst_ros.errors import DatasetError, path_text
+from edgefirst_ros.errors import DatasetError, require_path
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import Form
 
@@ -47,7 +47,7 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limi
         UsageError: `path` is empty, or another object.
         OSError: The disk fails while the dataset is read.
     """
-    report = Report(path_text(path), strict)
+    report = Report(require_path(path), strict)
     try:
         subject = Subject(locate(path), limits)
     except DatasetError as error:

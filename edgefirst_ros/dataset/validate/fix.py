@@ -17,14 +17,14 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key, locate
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
-from edgefirst_ros.dataset.storage.lock import Replacement, keep_copy, reporting
+from edgefirst_ros.dataset.storage.lock import Replacement, keep_copy, report_errors
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.dataset.tables.values import is_valid
 from edgefirst_ros.dataset.tables.write import open_writer
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.dataset.validate.report import KEY, Subject, is_readable
-from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken
+from edgefirst_ros.dataset.validate.rules_tables import Flags, null_bad, select_places
 from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -94,7 +94,7 @@ def _mend_columns(
         score = f"{name}_score"
         if score in names:
             gone = is_valid(batch.column(name)) & ~is_valid(arrays[name])
-            arrays[score] = nulled(arrays[score], gone)
+            arrays[score] = null_bad(arrays[score], gone)
     return pa.record_batch(list(arrays.values()), schema=batch.schema)
 
 
@@ -111,13 +111,13 @@ class RowRepair:
 
     def add(self, fixed: pa.RecordBatch, before: pa.RecordBatch, readable: Collection[str]) -> None:
         """Take in a batch: as it is with its columns put right, and as it was."""
-        had, has = _any(before, schema.GEOMETRY), _any(fixed, schema.GEOMETRY)
+        had, has = _has_any(before, schema.GEOMETRY), _has_any(fixed, schema.GEOMETRY)
         keys = fixed.select([name for name in KEY if name in readable])
         rows = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([keys])))
         frame = pl.col("frame").cast(pl.Int64, strict=False) if "frame" in readable else pl.lit(None, pl.Int64)
         rows = rows.select(pl.col("name").cast(pl.String), pl.when(frame >= 0).then(frame).alias("frame"))
         self._rows.append(
-            rows.with_columns(empty=pl.Series(~has & ~_any(fixed, ("label",))), lost=pl.Series(had & ~has))
+            rows.with_columns(empty=pl.Series(~has & ~_has_any(fixed, ("label",))), lost=pl.Series(had & ~has))
         )
         for name in fixed.schema.names:
             self._filled.setdefault(name, []).append(is_valid(fixed.column(name)))
@@ -163,14 +163,14 @@ class RowRepair:
         """Return what stays of a batch whose first row is row `start` of the table."""
         stop = start + batch.num_rows
         blank, target = self._blank[start:stop], self.schema(batch.schema)
-        arrays = [nulled(batch[n], blank) if n in OF_AN_ANNOTATION else batch[n] for n in target.names]
+        arrays = [null_bad(batch[n], blank) if n in OF_AN_ANNOTATION else batch[n] for n in target.names]
         keep = self._keep[start:stop]
         if not keep.all():
-            arrays = [taken(array, pa.array(np.flatnonzero(keep))) for array in arrays]
+            arrays = [select_places(array, pa.array(np.flatnonzero(keep))) for array in arrays]
         return pa.record_batch(arrays, schema=target)
 
 
-def _any(batch: pa.RecordBatch, names: Collection[str]) -> Flags:
+def _has_any(batch: pa.RecordBatch, names: Collection[str]) -> Flags:
     there = [is_valid(batch[name]) for name in names if name in batch.schema.names]
     found: Flags = np.logical_or.reduce([np.zeros(batch.num_rows, bool), *there])
     return found
@@ -182,7 +182,7 @@ def _replace(table: TableFile, names: Collection[str], rows: RowRepair) -> Path:
     kept = path.with_name(path.name + BEFORE)
     if os.path.lexists(kept) and not os.path.samefile(kept, path):
         raise DatasetError(f"{kept} exists, from an earlier fix; remove it or move it away")
-    with reporting(path, "rewrite it"):
+    with report_errors(path, "rewrite it"):
         refuse_irreplaceable(path)
     target = rows.schema(table.schema).with_metadata(table.metadata or None)
     with Replacement(path) as replacement:

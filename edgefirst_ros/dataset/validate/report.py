@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
-from edgefirst_ros.dataset.schema import parsed
+from edgefirst_ros.dataset.schema import parse_metadata
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, Entry, open_container
-from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, find_annotations, open_annotations
 from edgefirst_ros.dataset.tables.values import cast_values, is_list, is_valid, split
-from edgefirst_ros.dataset.verdict import Check, Level, worst
-from edgefirst_ros.errors import DatasetError, counted, one_line
+from edgefirst_ros.dataset.verdict import Check, Level, find_worst
+from edgefirst_ros.errors import DatasetError, escape_line, pluralize
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.streams import Form, Sensor, of_kind
+from edgefirst_ros.streams import Form, Sensor, find_by_kind
 
 Severity = Literal["error", "warning"]
 KEPT = 100
@@ -70,14 +70,14 @@ class Rule:
     fix: Repair | None = None
 
 
-def rule(
+def make_rule(
     rule_id: str, severity: Severity, description: str, fix: Repair | None = None
 ) -> Callable[[Callable[[Subject], Found]], Rule]:
     """Make a rule of a function of the dataset."""
     return lambda bad: Rule(rule_id, severity, description, bad, fix=fix)
 
 
-def member_rule(
+def make_member_rule(
     rule_id: str, severity: Severity, description: str, *forms: Form
 ) -> Callable[[Callable[[View], Iterable[str]]], Rule]:
     """Make a rule of a function of one member."""
@@ -147,7 +147,7 @@ class Report:
         return {name: getattr(self, name) for name in facts} | {
             "counts": dict(self.counts),
             "findings": [vars(finding) for finding in self.findings],
-            "drive": {"level": worst(self.drive).word, "checks": checks},
+            "drive": {"level": find_worst(self.drive).word, "checks": checks},
         }
 
     def to_json(self) -> str:
@@ -159,18 +159,20 @@ class Report:
         lines = []
         for known, found in itertools.groupby(self.findings, lambda finding: finding.rule):
             first = itertools.islice(found, most)
-            lines += [one_line(f"{known} {one.severity}: {one.place}: {one.message}") for one in first]
+            lines += [escape_line(f"{known} {one.severity}: {one.place}: {one.message}") for one in first]
             if self.counts[known] > most:
                 lines.append(f"{known} +{self.counts[known] - most} more")
         for one in self.drive:
             if one.level is not Level.GREEN:
                 of = f" of {one.where}" if one.where else ""
-                lines.append(one_line(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
+                lines.append(escape_line(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
         rows = {"annotations": "annotation row"}  # a sample without annotations has one too
-        checked = ", ".join(counted(n, rows.get(what, what.removesuffix("s"))) for what, n in self.checked.items())
+        checked = ", ".join(pluralize(n, rows.get(what, what.removesuffix("s"))) for what, n in self.checked.items())
         verdict = "ok" if self.ok else "not ok"
         lines.append(
-            one_line(f"{self.dataset}: {verdict}, {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}")
+            escape_line(
+                f"{self.dataset}: {verdict}, {pluralize(self.errors, 'error')}, {pluralize(self.warnings, 'warning')}"
+            )
             + (f" ({checked})" if checked else "")
         )
         return "\n".join(lines)
@@ -207,11 +209,11 @@ class Subject:
             raise DatasetError(f"{paths.members}: missing; without it the tables are not a dataset")
         self.container: Container = open_container(paths.members, limits)
         self.table_faults: list[tuple[str, str]] = []
-        found = annotation_path(paths.arrow)
+        found = find_annotations(paths.arrow)
         self.annotations = self._open(open_annotations, found) if found else None
         self.frames = self._open(TableFile, paths.frames) if os.path.lexists(paths.frames) else None
         names = self.container.names
-        self.members = list(zip(names, list_members(names, self._annotated), strict=True))
+        self.members = list(zip(names, list_members(names, self._find_annotated), strict=True))
         self.starts: dict[int, int] = {}
         """Offset of the data by that of the local header, of the members that `views` has read."""
         self.samples: dict[Key, set[str]] = {}
@@ -227,7 +229,7 @@ class Subject:
     @property
     def version(self) -> str:
         """Schema version of the annotations; that of 2026.04 for one that is not known."""
-        said = schema.stated_version(self.annotations.metadata, self.annotations.schema) if self.annotations else ""
+        said = schema.find_version(self.annotations.metadata, self.annotations.schema) if self.annotations else ""
         return said if said in schema.VERSIONS else schema.DEFAULT_VERSION
 
     def views(self) -> Iterator[View]:
@@ -243,7 +245,7 @@ class Subject:
             except DatasetError as error:
                 fault = str(error).removeprefix(f"{self.container.path}: {name!r}: ")
             key, kind = found or (None, "")
-            sensor = of_kind(kind) if kind else None
+            sensor = find_by_kind(kind) if kind else None
             yield View(name, key, kind, sensor, data, fault, rows.get(key) if key else None, entry, local)
 
     def read_local(self, entry: zipfile.ZipInfo) -> Entry | DatasetError | None:
@@ -263,19 +265,19 @@ class Subject:
         Has all columns of the format, null where the table does not have them or in a type that no version has.
         """
         heavy = ("mask", "polygon")
-        found = plain_frame(self.annotations, [c for c in schema.COLUMNS if c.name not in heavy])
-        there = {name: self._filled(name) for name in heavy}
+        found = make_plain_frame(self.annotations, [c for c in schema.COLUMNS if c.name not in heavy])
+        there = {name: self._find_filled(name) for name in heavy}
         return found.with_columns(pl.Series(f"has_{name}", flags, pl.Boolean) for name, flags in there.items())
 
     @cached_property
     def companions(self) -> list[str]:
         """Companions with columns in the frames table."""
-        return schema.companions_of(self.frames.schema.names if self.frames else ())
+        return schema.find_companions(self.frames.schema.names if self.frames else ())
 
     @cached_property
     def framed(self) -> pl.DataFrame:
         """Rows of the frames table, with the columns of the format as in `annotated`."""
-        return plain_frame(self.frames, schema.frames_columns(self.companions).values())
+        return make_plain_frame(self.frames, schema.list_frames_columns(self.companions).values())
 
     @cached_property
     def keys(self) -> pl.DataFrame:
@@ -326,7 +328,7 @@ class Subject:
                 found = keys.with_columns(rings).filter(pl.col("ring").list.len() > 0)
                 yield found.explode("ring", empty_as_null=False) if nested else found
 
-    def stated(self, key: str) -> Any:
+    def read_metadata(self, key: str) -> Any:
         """Return file metadata of the annotations as JSON; None if absent (TAB005)."""
         return parse(self.annotations.metadata.get(key, "null")) if self.annotations else None
 
@@ -334,20 +336,20 @@ class Subject:
     def frames_metadata(self) -> dict[str, Any]:
         """File metadata of the frames table that are JSON (FRM002)."""
         found = self.frames.metadata if self.frames else {}
-        values = {key: parsed(text) for key, text in found.items()}
+        values = {key: parse_metadata(text) for key, text in found.items()}
         return {key: value for key, value in values.items() if value is not found[key]}
 
     @property
     def categories(self) -> dict[str, int]:
         """{name: id} of `category_metadata`, those that have an id."""
-        found = self.stated("category_metadata")
+        found = self.read_metadata("category_metadata")
         known = found.items() if isinstance(found, dict) else ()
         return {name: one["id"] for name, one in known if isinstance(one, dict) and type(one.get("id")) is int}
 
     def _kinds(self) -> dict[str, pa.DataType]:
         return {field.name: field.type for field in self.annotations.schema} if self.annotations else {}
 
-    def _filled(self, name: str) -> NDArray[np.bool_]:
+    def _find_filled(self, name: str) -> NDArray[np.bool_]:
         """Return which rows have a value of a column that can be read."""
         kind = self._kinds().get(name)
         known = [column.type for column in schema.COLUMNS if column.name == name]
@@ -364,28 +366,28 @@ class Subject:
             self.table_faults.append((path.name, str(error).removeprefix(f"{path}: ")))
             return None
 
-    def _annotated(self) -> set[Key]:
-        return {key_of(row) for row in self.annotated.select(KEY).unique().iter_rows(named=True)}
+    def _find_annotated(self) -> set[Key]:
+        return {read_key(row) for row in self.annotated.select(KEY).unique().iter_rows(named=True)}
 
     @cached_property
     def rows(self) -> dict[Key, dict[str, Any]]:
         """{sample: what members are compared with in its row of the frames table}, the last of several."""
         wanted = ("timestamp", "size", "latitude", "longitude")
         columns = [n for n in self.framed.columns if n in wanted or n.endswith(("_timestamp", "_size"))]
-        return {key_of(row): row for row in self.framed.select(*KEY, *columns).iter_rows(named=True)}
+        return {read_key(row): row for row in self.framed.select(*KEY, *columns).iter_rows(named=True)}
 
 
 def parse(text: str) -> Any:
     """Return the value of JSON; None for invalid JSON, which other rules report."""
-    return None if (value := parsed(text)) is text else value
+    return None if (value := parse_metadata(text)) is text else value
 
 
-def key_of(row: dict[str, Any]) -> Key:
+def read_key(row: dict[str, Any]) -> Key:
     """The sample of a row."""
     return Key(str(row.get("name")), row.get("frame"))
 
 
-def position_of(row: Mapping[str, Any]) -> tuple[float, float] | None:
+def read_position(row: Mapping[str, Any]) -> tuple[float, float] | None:
     """The position of a row of the frames table."""
     place = row["latitude"], row["longitude"]
     return None if None in place else place
@@ -393,11 +395,11 @@ def position_of(row: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def place_of(row: dict[str, Any] | Key) -> str:
     """The sample of a row, in words."""
-    key = row if isinstance(row, Key) else key_of(row)
+    key = row if isinstance(row, Key) else read_key(row)
     return key.name if key.frame is None else f"{key.name} frame {key.frame}"
 
 
-def where(
+def list_places(
     frame: pl.DataFrame,
     bad: pl.Expr,
     say: str | Callable[[dict[str, Any]], str],
@@ -415,7 +417,7 @@ def where(
         yield len(rows) - KEPT
 
 
-def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl.DataFrame:
+def make_plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl.DataFrame:
     """Return columns as text, Int64, Float64 and lists of these, null where a table has no readable one.
 
     Other rules report columns of a type that no version has; their values have no meaning.
@@ -425,7 +427,7 @@ def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl
     readable = []
     for column in columns:
         name, kind = column.name, kinds.get(column.name)
-        wanted.setdefault(name, pl.UInt64() if name == "label_index" else _plain_type(column.type))
+        wanted.setdefault(name, pl.UInt64() if name == "label_index" else _choose_plain_type(column.type))
         if kind is not None and is_readable(kind, column.type):
             readable.append(name)
     found: dict[str, pl.Series] = {}
@@ -445,10 +447,10 @@ def _read_columns(table: TableFile, names: Sequence[str]) -> list[pl.Series]:
     return [column for name in names for column in _read_columns(table, [name])] if len(names) > 1 else []
 
 
-def _plain_type(kind: pa.DataType) -> pl.DataType:
+def _choose_plain_type(kind: pa.DataType) -> pl.DataType:
     if is_list(kind):
-        return pl.List(_plain_type(kind.value_type))
-    return {"integer": pl.Int64(), "float": pl.Float64(), "struct": pl.Null()}.get(_form(kind), pl.String())
+        return pl.List(_choose_plain_type(kind.value_type))
+    return {"integer": pl.Int64(), "float": pl.Float64(), "struct": pl.Null()}.get(_name_form(kind), pl.String())
 
 
 def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -468,7 +470,7 @@ def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType, *, exact: bool) -> bool:
-    forms = {_form(found), _form(wanted)}
+    forms = {_name_form(found), _name_form(wanted)}
     if forms == {"struct"}:
         fields = {field.name: field.type for field in found}
         kinds = ((fields.get(field.name), field.type) for field in wanted)
@@ -482,7 +484,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType, *, exact: bool) -> bool:
     return (loose and not exact) or forms in ({"text"}, {"binary"}) or bool(found == wanted)
 
 
-def _form(kind: pa.DataType) -> str:
+def _name_form(kind: pa.DataType) -> str:
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 
 from edgefirst_ros import streams
-from edgefirst_ros.dataset.names import folded, parse_member
+from edgefirst_ros.dataset.names import fold_case, parse_member
 from edgefirst_ros.dataset.storage.zip_read import (
     DEFLATED,
     DESCRIPTOR,
@@ -24,15 +24,23 @@ from edgefirst_ros.dataset.storage.zip_read import (
     STORED,
     UTF8,
     Archive,
-    date_time,
-    dos_time,
-    raw_name,
+    decode_dos_time,
+    encode_dos_time,
+    encode_name,
 )
-from edgefirst_ros.dataset.validate.report import Rule, Subject, View, member_rule, place_of, position_of, rule
+from edgefirst_ros.dataset.validate.report import (
+    Rule,
+    Subject,
+    View,
+    make_member_rule,
+    make_rule,
+    place_of,
+    read_position,
+)
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.companions import decode
-from edgefirst_ros.sensors.cube import description_fault
+from edgefirst_ros.sensors.cube import find_description_fault
 from edgefirst_ros.sensors.exif import read_exif
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.png import check_png, read_png
@@ -45,35 +53,35 @@ AXES = {"x", "y", "z"}
 opens = Rule("STR001", "error", "the dataset exists and its members can be listed", None)
 
 
-@rule("STR002", "error", "the dataset has a sample")
+@make_rule("STR002", "error", "the dataset has a sample")
 def has_samples(subject: Subject) -> Iterator[tuple[str, str]]:
     """A dataset without samples is invalid."""
     if not subject.samples:
         yield subject.paths.members.name, f"{len(subject.members)} files that are not members of a sample"
 
 
-@rule("STR003", "error", "the tables are Arrow IPC (annotations also Parquet or JSON) and every row can be read")
-def tables_open(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("STR003", "error", "the tables are Arrow IPC (annotations also Parquet or JSON) and every row can be read")
+def check_tables_open(subject: Subject) -> Iterator[tuple[str, str]]:
     """Found on opening."""
     yield from subject.table_faults
 
 
-@rule("STR004", "warning", "the dataset has an annotation table")
+@make_rule("STR004", "warning", "the dataset has an annotation table")
 def has_annotations(subject: Subject) -> Iterator[tuple[str, str]]:
     """Readers can do without."""
     if subject.annotations is None and not subject.table_faults:
         yield subject.paths.arrow.name, "is missing"
 
 
-@rule("STR005", "warning", "the dataset has a frames table")
+@make_rule("STR005", "warning", "the dataset has a frames table")
 def has_frames(subject: Subject) -> Iterator[tuple[str, str]]:
     """Other tools do not write it; stamps and navigation are unknown then."""
     if not subject.paths.frames.exists():
         yield subject.paths.frames.name, "is missing: the stamps of the samples are unknown"
 
 
-@rule("STR006", "warning", "no unfinished files are beside")
-def finished(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("STR006", "warning", "no unfinished files are beside")
+def check_unfinished(subject: Subject) -> Iterator[tuple[str, str]]:
     """Files of an interrupted capture."""
     paths = subject.paths
     for path in (paths.members_partial, *paths.journals):
@@ -81,8 +89,8 @@ def finished(subject: Subject) -> Iterator[tuple[str, str]]:
             yield path.name, "left by writing that was not finished"
 
 
-@rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
-def form(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
+def check_form(subject: Subject) -> Iterator[tuple[str, str]]:
     """The vendor's client also makes flat folders of SEQUENCE_FRAME.KIND; readers ignore other files."""
     for name, found in subject.members:
         flat = "/" not in name and found is not None and found[0].frame is not None
@@ -90,8 +98,8 @@ def form(subject: Subject) -> Iterator[tuple[str, str]]:
             yield name, "is not SEQUENCE/SEQUENCE_FRAME.KIND"
 
 
-@rule("NAM002", "error", "names stay inside the dataset when unpacked")
-def safe(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("NAM002", "error", "names stay inside the dataset when unpacked")
+def check_safe(subject: Subject) -> Iterator[tuple[str, str]]:
     """No absolute paths, no way up, no drive, no control characters."""
     for name in subject.container.names:
         parts = name.replace("\\", "/").split("/")
@@ -100,22 +108,22 @@ def safe(subject: Subject) -> Iterator[tuple[str, str]]:
             yield name, "is not a safe relative path"
 
 
-@rule("NAM003", "error", "a sample has every input once")
-def unique(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("NAM003", "error", "a sample has every input once")
+def check_unique(subject: Subject) -> Iterator[tuple[str, str]]:
     """The same name twice, one frame number in two spellings, or a JPEG and a PNG of the same camera."""
     seen: dict[tuple[object, str], str] = {}
     for name, found in subject.members:
         if found is None:
             continue
-        key, sensor = found[0], streams.of_kind(found[1]).key
+        key, sensor = found[0], streams.find_by_kind(found[1]).key
         if (key, sensor) in seen:
             yield name, f"repeats {seen[key, sensor]}: {sensor} of {place_of(key)}"
         else:
             seen[key, sensor] = name
 
 
-@rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
-def padding(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
+def check_padding(subject: Subject) -> Iterator[tuple[str, str]]:
     """The one form that all versions of the vendor's client find."""
     for name in subject.container.names:
         member = parse_member(name)
@@ -123,32 +131,32 @@ def padding(subject: Subject) -> Iterator[tuple[str, str]]:
             yield name, f"frame {member.frame} is not written {member.frame:03d}"
 
 
-@rule("NAM005", "warning", "sequences differ by more than upper and lower case")
-def cases(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("NAM005", "warning", "sequences differ by more than upper and lower case")
+def check_cases(subject: Subject) -> Iterator[tuple[str, str]]:
     """Some file systems cannot hold both."""
     seen: dict[str, str] = {}
     for sequence in dict.fromkeys(key.name for key in subject.samples):
-        first = seen.setdefault(folded(sequence), sequence)
+        first = seen.setdefault(fold_case(sequence), sequence)
         if first != sequence:
             yield sequence, f"is {first} but for case"
 
 
-@member_rule("STR007", "error", "every member can be read whole and its CRC is right")
-def readable(view: View) -> Iterator[str]:
+@make_member_rule("STR007", "error", "every member can be read whole and its CRC is right")
+def check_readable(view: View) -> Iterator[str]:
     """The checksum is that of the central directory."""
     if view.fault:
         yield view.fault
 
 
-@member_rule("STR008", "error", "no member is empty")
-def not_empty(view: View) -> Iterator[str]:
+@make_member_rule("STR008", "error", "no member is empty")
+def check_not_empty(view: View) -> Iterator[str]:
     """Even a cloud without points has a header."""
     if view.kind and not view.data and not view.fault:
         yield "has no bytes"
 
 
-@member_rule("IMG001", "error", "pictures are whole JPEG and PNG files", "camera", "picture")
-def whole(view: View) -> Iterator[str]:
+@make_member_rule("IMG001", "error", "pictures are whole JPEG and PNG files", "camera", "picture")
+def check_whole(view: View) -> Iterator[str]:
     """Markers, segments and end of a JPEG; chunks, their CRC and end of a PNG; values of other sensors' pictures."""
     sensor = view.sensor
     try:
@@ -159,8 +167,8 @@ def whole(view: View) -> Iterator[str]:
         yield str(error)
 
 
-@member_rule("IMG002", "error", "pictures have the size that the tables say", "camera")
-def sizes(view: View) -> Iterator[str]:
+@make_member_rule("IMG002", "error", "pictures have the size that the tables say", "camera")
+def check_sizes(view: View) -> Iterator[str]:
     """Compared with the frames table; REF007 compares the annotations with that."""
     found = view.notes.get("size")
     size = view.row.get(view.sensor.size_column) if view.row and view.sensor else None
@@ -168,8 +176,8 @@ def sizes(view: View) -> Iterator[str]:
         yield f"is {_by(found)}, the frames table says {_by(size)}"
 
 
-@member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF", "camera")
-def described(view: View) -> Iterator[str]:
+@make_member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF", "camera")
+def check_exif(view: View) -> Iterator[str]:
     """Only with a frames table: other tools write no such comment."""
     if "size" not in view.notes:
         return  # IMG001
@@ -184,8 +192,8 @@ def described(view: View) -> Iterator[str]:
         yield "has no EXIF comment with its stamp"
 
 
-@member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to", "camera")
-def same_sample(view: View) -> Iterator[str]:
+@make_member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to", "camera")
+def check_same_sample(view: View) -> Iterator[str]:
     """A picture under another's name is worse than a missing one. Other cameras of a rig count their own pictures."""
     exif = view.notes.get("exif")
     other = view.sensor and view.sensor.instance is not None
@@ -193,8 +201,8 @@ def same_sample(view: View) -> Iterator[str]:
         yield f"EXIF says {exif.sequence!r} frame {exif.frame}"
 
 
-@member_rule("IMG005", "error", "EXIF has the stamp that the frames table has", "camera")
-def same_stamp(view: View) -> Iterator[str]:
+@make_member_rule("IMG005", "error", "EXIF has the stamp that the frames table has", "camera")
+def check_same_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     exif = view.notes.get("exif")
     if view.row is None or view.sensor is None or exif is None:
@@ -205,8 +213,8 @@ def same_stamp(view: View) -> Iterator[str]:
         yield f"EXIF says {exif.stamp} ns, the frames table {stamp}"
 
 
-@member_rule("IMG006", "error", "EXIF has the position that the frames table has", "camera")
-def same_position(view: View) -> Iterator[str]:
+@make_member_rule("IMG006", "error", "EXIF has the position that the frames table has", "camera")
+def check_same_position(view: View) -> Iterator[str]:
     """Only for pictures with our comment: another tool may have written its own position.
 
     The table has no positions at the stamps of other cameras.
@@ -215,13 +223,13 @@ def same_position(view: View) -> Iterator[str]:
     if view.row is None or view.sensor is None or exif is None or view.sensor.instance is not None:
         return
     found = None if exif.latitude is None or exif.longitude is None else (exif.latitude, exif.longitude)
-    wanted = position_of(view.row)
-    if (found is None) != (wanted is None) or (found and wanted and not _near(found, wanted)):
+    wanted = read_position(view.row)
+    if (found is None) != (wanted is None) or (found and wanted and not _is_near(found, wanted)):
         yield f"EXIF says {found}, the frames table {wanted}"
 
 
-@member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files", "cube")
-def cube_form(view: View) -> Iterator[str]:
+@make_member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files", "cube")
+def check_cube_form(view: View) -> Iterator[str]:
     """Chunks, their CRC and the header; the values themselves are not decoded."""
     try:
         found = read_png(view.data)
@@ -234,8 +242,8 @@ def cube_form(view: View) -> Iterator[str]:
     view.notes |= {"size": (found.width, found.height), "texts": texts}
 
 
-@member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture", "cube")
-def cube_description(view: View) -> Iterator[str]:
+@make_member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture", "cube")
+def check_cube_description(view: View) -> Iterator[str]:
     """The description is ours: cubes of other tools do not have it."""
     texts = view.notes.get("texts")
     if not texts:
@@ -243,15 +251,15 @@ def cube_description(view: View) -> Iterator[str]:
     try:
         view.notes["description"] = stated = {key: json.loads(value) for key, value in texts.items()}
         width, height = view.notes["size"]
-        fault = description_fault(stated, height, width * height)
+        fault = find_description_fault(stated, height, width * height)
     except (ValueError, RecursionError) as error:
         fault = f"is no JSON: {error}"
     if fault:
         yield f"description {fault}"
 
 
-@member_rule("CUB003", "error", "a cube has the stamp that the frames table has", "cube")
-def cube_stamp(view: View) -> Iterator[str]:
+@make_member_rule("CUB003", "error", "a cube has the stamp that the frames table has", "cube")
+def check_cube_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     stated = view.notes.get("description")
     wanted = view.row.get(f"{view.sensor.column}_timestamp") if view.row and view.sensor else None
@@ -259,8 +267,8 @@ def cube_stamp(view: View) -> Iterator[str]:
         yield f"says {stated.get('timestamp')} ns, the frames table {wanted}"
 
 
-@member_rule("PCD001", "error", "point clouds are whole PCD files", "cloud")
-def cloud_form(view: View) -> Iterator[str]:
+@make_member_rule("PCD001", "error", "point clouds are whole PCD files", "cloud")
+def check_cloud_form(view: View) -> Iterator[str]:
     """The header and as many bytes as it says."""
     try:
         view.notes["fields"] = decode_grid(view.data, writable=False).dtype.names
@@ -268,8 +276,8 @@ def cloud_form(view: View) -> Iterator[str]:
         yield str(error)
 
 
-@member_rule("PCD002", "warning", "point clouds have x, y and z", "cloud")
-def cloud_axes(view: View) -> Iterator[str]:
+@make_member_rule("PCD002", "warning", "point clouds have x, y and z", "cloud")
+def check_cloud_axes(view: View) -> Iterator[str]:
     """Points without a place are of little use."""
     fields = view.notes.get("fields")
     if fields and not set(fields) >= AXES:
@@ -280,7 +288,7 @@ def _by(size: tuple[int, ...]) -> str:
     return " x ".join(map(str, size))
 
 
-def _near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
+def _is_near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
     turned = abs(found[1] - wanted[1]) % 360
     return abs(found[0] - wanted[0]) <= POSITION and min(turned, 360 - turned) <= POSITION
 
@@ -288,8 +296,8 @@ def _near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
 OF_HEADERS = ("name", "method", "flags", "time", "CRC", "packed size", "size")
 
 
-@member_rule("HDR001", "error", "local headers agree with the central directory")
-def agree(view: View) -> Iterator[str]:
+@make_member_rule("HDR001", "error", "local headers agree with the central directory")
+def check_agreement(view: View) -> Iterator[str]:
     """Repair after a cut needs them; sizes and CRC of entries with a descriptor are not in the header."""
     local, entry = view.local, view.entry
     if local is None or entry is None:
@@ -297,10 +305,10 @@ def agree(view: View) -> Iterator[str]:
     if isinstance(local, DatasetError):
         yield str(local)
         return
-    time = date_time(local.time, local.date)
+    time = decode_dos_time(local.time, local.date)
     said = (local.name, local.method, local.flags, time, local.crc, local.packed, local.size)
     wanted = (
-        raw_name(entry), entry.compress_type, entry.flag_bits, entry.date_time, entry.CRC, entry.compress_size,
+        encode_name(entry), entry.compress_type, entry.flag_bits, entry.date_time, entry.CRC, entry.compress_size,
         entry.file_size,
     )  # fmt: skip
     if said != wanted:
@@ -310,8 +318,8 @@ def agree(view: View) -> Iterator[str]:
                 yield f"{what} is {its!r} in the local header, {other!r} in the directory"
 
 
-@rule("HDR002", "warning", "members are stored (clouds may be deflated)")
-def stored(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("HDR002", "warning", "members are stored (clouds may be deflated)")
+def check_stored(subject: Subject) -> Iterator[tuple[str, str]]:
     """Pictures are compressed already; packing them again costs readers time."""
     for entry in subject.archive.entries if subject.archive else ():
         allowed = (STORED, DEFLATED) if entry.filename.endswith(".pcd") else (STORED,)
@@ -319,19 +327,19 @@ def stored(subject: Subject) -> Iterator[tuple[str, str]]:
             yield entry.filename, f"is packed by method {entry.compress_type}"
 
 
-@rule("HDR003", "warning", "sizes and CRC are in the local header, not in a data descriptor")
-def no_descriptor(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("HDR003", "warning", "sizes and CRC are in the local header, not in a data descriptor")
+def check_no_descriptor(subject: Subject) -> Iterator[tuple[str, str]]:
     """An archive that was cut cannot be repaired with them."""
     for entry in subject.archive.entries if subject.archive else ():
         if entry.flag_bits & DESCRIPTOR:
             yield entry.filename, "has a data descriptor"
 
 
-@rule("HDR004", "error", "members do not overlap each other or the directory")
-def apart(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("HDR004", "error", "members do not overlap each other or the directory")
+def check_overlaps(subject: Subject) -> Iterator[tuple[str, str]]:
     """Overlapping entries are how ZIP bombs are made."""
     end, last = 0, ""
-    for entry, _, stop in _spans(subject):
+    for entry, _, stop in _list_spans(subject):
         if entry.header_offset < end:
             yield entry.filename, f"begins at {entry.header_offset} within {last}"
         end, last = max(end, stop), entry.filename
@@ -339,16 +347,16 @@ def apart(subject: Subject) -> Iterator[tuple[str, str]]:
         yield last, f"reaches to {end}, into the directory at {subject.archive.directory_start}"
 
 
-@rule("HDR005", "warning", "no unused bytes are between the members, before them or after the end record")
-def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("HDR005", "warning", "no unused bytes are between the members, before them or after the end record")
+def check_no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
     """Bytes outside of members: left by a repair, or hidden."""
     archive, end = subject.archive, 0
     if archive is None:
         return
-    for entry, start, stop in _spans(subject):
+    for entry, start, stop in _list_spans(subject):
         if entry.header_offset > end:
             yield entry.filename, f"{entry.header_offset - end} unused bytes before it"
-        end = max(stop, start) + (_descriptor_size(archive, entry, stop) if entry.flag_bits & DESCRIPTOR else 0)
+        end = max(stop, start) + (_measure_descriptor(archive, entry, stop) if entry.flag_bits & DESCRIPTOR else 0)
     if archive.entries and archive.directory_start > end:
         yield subject.paths.members.name, f"{archive.directory_start - end} unused bytes before the directory"
     tail = archive.pread(END.size, archive.file_size - END.size)
@@ -356,27 +364,27 @@ def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
         yield subject.paths.members.name, "does not end with its end record: a comment, or bytes after it"
 
 
-@rule("HDR006", "warning", "names that are not ASCII are marked as UTF-8")
-def marked(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("HDR006", "warning", "names that are not ASCII are marked as UTF-8")
+def check_marks(subject: Subject) -> Iterator[tuple[str, str]]:
     """Without the mark they are code page 437."""
     for entry in subject.archive.entries if subject.archive else ():
         if not entry.filename.isascii() and not entry.flag_bits & UTF8:
             yield entry.filename, "is not marked as UTF-8"
 
 
-@rule("HDR007", "error", "the time of a member is that of its sample, UTC, rounded down to 2 s")
-def times(subject: Subject) -> Iterator[tuple[str, str]]:
+@make_rule("HDR007", "error", "the time of a member is that of its sample, UTC, rounded down to 2 s")
+def check_times(subject: Subject) -> Iterator[tuple[str, str]]:
     """Only where the frames table knows the time."""
     archive = subject.archive
     for entry, (_, found) in zip(archive.entries if archive else (), subject.members, strict=False):
         row = subject.rows.get(found[0]) if found else None
         if row and row["timestamp"] is not None:
-            wanted = date_time(*dos_time(row["timestamp"]))
+            wanted = decode_dos_time(*encode_dos_time(row["timestamp"]))
             if entry.date_time != wanted:
                 yield entry.filename, f"time {entry.date_time}, must be {wanted}"
 
 
-def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
+def _list_spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
     """(entry, first byte of its data, byte after them) in the order of the file, those with a local header."""
     archive = subject.archive
     everything = [*archive.entries, *archive.folders] if archive else []
@@ -388,6 +396,6 @@ def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
             yield entry, start, start + entry.compress_size
 
 
-def _descriptor_size(archive: Archive, entry: zipfile.ZipInfo, stop: int) -> int:
+def _measure_descriptor(archive: Archive, entry: zipfile.ZipInfo, stop: int) -> int:
     signed = archive.pread(4, stop) == DESCRIPTOR_MARK if stop + 4 <= archive.file_size else False
     return (16 if signed else 12) + (8 if entry.file_size > LIMIT32 else 0)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.names import make_safe
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, RowRules, Rows
 from edgefirst_ros.dataset.tables.write import seal_annotations
 from edgefirst_ros.errors import DatasetError
@@ -26,7 +26,7 @@ from edgefirst_ros.export.l5kit.write import AGENT, FRAME, LABELS, NOTHING, SCEN
 from edgefirst_ros.export.l5kit.zarr2 import RecordArray, Records
 from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.limits import Budget, Limits
-from edgefirst_ros.sensors.transforms import BASE, HULL, Floats, inverse, pose
+from edgefirst_ros.sensors.transforms import BASE, HULL, Floats, invert_poses, make_pose
 
 Row = dict[str, object]
 MOST = {"frames": 1 << 20, "agents": 1 << 16}
@@ -58,12 +58,12 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     kinds = {"scenes": SCENE, "frames": FRAME, "agents": AGENT}
     read = _Read({name: _open(store / name, kind) for name, kind in kinds.items()}, budget)
     scenes = read.arrays["scenes"]
-    name = safe_name(source.resolve().name.removesuffix(".zarr"))
+    name = make_safe(source.resolve().name.removesuffix(".zarr"))
     rules, found = RowRules(ANNOTATION_ROWS), Rows(ANNOTATION_ROWS, out)
-    budget.take(unpacked=len(scenes) * ROW)
+    budget.spend(unpacked=len(scenes) * ROW)
     for number, scene in enumerate(scenes.each()):
         progress("scenes", number, len(scenes))
-        for row in _rows_of(scene, read, number):
+        for row in _make_rows(scene, read, number):
             rules.check(row)
             found.append(row)
     seal_annotations(found.batches, out / f"{name}.arrow", stated={"box3d_frame": BASE})
@@ -77,19 +77,19 @@ def _open(path: Path, kind: np.dtype[np.void]) -> RecordArray:
     return reader
 
 
-def _rows_of(scene: np.void, read: _Read, number: int) -> Iterator[Row]:
+def _make_rows(scene: np.void, read: _Read, number: int) -> Iterator[Row]:
     start = datetime.fromtimestamp(int(scene["start_time"]) // 10**9, timezone.utc)  # int64: years 1677 to 2262
-    name = safe_name(f"{str(scene['host']) or 'l5kit'}_{start:%Y_%m_%d_%H_%M_%S}")
+    name = make_safe(f"{str(scene['host']) or 'l5kit'}_{start:%Y_%m_%d_%H_%M_%S}")
     name = name if name not in read.names else f"{name}_{number}"
     read.names.add(name)
     frames = _read_interval(read, "frames", scene["frame_index_interval"])
     if len(frames) > 1 and (np.diff(frames["timestamp"]) <= 0).any():
         raise DatasetError(f"{read.arrays['frames'].path}: the frames of {name!r} do not follow each other in time")
-    poses = pose(frames["ego_rotation"], frames["ego_translation"])
+    poses = make_pose(frames["ego_rotation"], frames["ego_translation"])
     for n, (frame, rig) in enumerate(zip(frames, poses, strict=True)):
         common: Row = {"name": name, "frame": n, "timestamp": int(frame["timestamp"])}
         agents = _read_interval(read, "agents", frame["agent_index_interval"])
-        boxes = _boxes_of(agents, rig)
+        boxes = _convert_boxes(agents, rig)
         sound = np.isfinite(boxes).all(1)
         read.tally.update({"broken": int((~sound).sum()), "rows": int(sound.sum())})
         if not sound.any():
@@ -108,14 +108,14 @@ def _read_interval(read: _Read, name: str, interval: Iterable[int]) -> Records:
                 f"later, and be up to {MOST[name]}"
             )
         read.ends[name] = stop
-        read.budget.take(unpacked=(stop - start) * ROW)
+        read.budget.spend(unpacked=(stop - start) * ROW)
     return read.arrays[name].read(start, stop)
 
 
-def _boxes_of(agents: Records, rig: Floats) -> Floats:
+def _convert_boxes(agents: Records, rig: Floats) -> Floats:
     """Return (M, 6) box3d of the agents of a frame; `rig` (4, 4): vehicle to world, m."""
     length, width, height = agents["extent"].astype(float).T
-    up, back = rig[:3, 2], inverse(rig)
+    up, back = rig[:3, 2], invert_poses(rig)
     with np.errstate(all="ignore"):  # values that are not finite are counted later
         centres = np.zeros((len(agents), 3))
         centres[:, :2] = agents["centroid"]

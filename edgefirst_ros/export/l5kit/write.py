@@ -17,10 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import host_of
+from edgefirst_ros.dataset.names import find_host
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.export.drive import Boxes, Drive, count_values, describe_sources, drives, posed_drives, read_boxes
+from edgefirst_ros.export.drive import (
+    Boxes,
+    Drive,
+    count_values,
+    describe_sources,
+    list_drives,
+    read_boxes,
+    select_posed,
+)
 from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
 from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.sensors.transforms import Floats
@@ -88,7 +96,7 @@ LONGEST_GAP = 1.0
 """s between two sightings; over longer gaps no velocity is estimated."""
 
 
-def official(labels: Mapping[str, str]) -> dict[str, int]:
+def map_labels(labels: Mapping[str, str]) -> dict[str, int]:
     """Return the number of the class by label in lower case: classes' own names, usual labels, `labels` over them.
 
     A class is named with or without its prefix. Raises UsageError for one that L5Kit does not have.
@@ -135,8 +143,8 @@ def export(
 
     Raises DatasetError without stamps or poses, UsageError for a class that L5Kit does not have, StorageError.
     """
-    classes = official(labels or {})
-    found = posed_drives(drives(dataset), report)
+    classes = map_labels(labels or {})
+    found = select_posed(list_drives(dataset), report)
     write_group(out / STORE, {"format_version": FORMAT_VERSION, "labels": list(LABELS)})
     writers = {name: Writer(out / STORE / name, *form) for name, form in ARRAYS.items()}
     world = None if any(drive.has_poses for drive in found) else found[0].world_to_ecef
@@ -167,7 +175,7 @@ def _write_scene(made: _Export, drive: Drive, boxes: Boxes) -> None:
     frames["ego_translation"], frames["ego_rotation"] = rig[:, :3, 3], rig[:, :3, :3]
     first = made.writers["frames"].length
     scene["frame_index_interval"] = first, first + len(kept)
-    scene["host"], scene["start_time"], scene["end_time"] = host_of(drive.name)[:16], stamps[0], stamps[-1]
+    scene["host"], scene["start_time"], scene["end_time"] = find_host(drive.name)[:16], stamps[0], stamps[-1]
     for agents in _make_agents(boxes, rig, stamps, made):
         made.writers["agents"].append(agents)
     made.writers["frames"].append(frames)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
+from edgefirst_ros.dataset.storage.lock import report_errors
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, describe_extra
 from edgefirst_ros.export.importing import read_file, read_json
 
 Records = NDArray[np.void]
@@ -33,7 +33,7 @@ WINDOW = zlib.MAX_WBITS | 32
 
 def write_group(path: Path, attributes: dict[str, Any]) -> None:
     """Make a folder that holds arrays. Raises StorageError."""
-    with reporting(path, "write"):
+    with report_errors(path, "write"):
         path.mkdir()
         _put(path / ".zgroup", {"zarr_format": 2})
         _put(path / ".zattrs", attributes)
@@ -48,7 +48,7 @@ class Writer:
         self.length = 0
         self._dtype = dtype
         self._waiting = np.zeros(chunk, dtype)
-        with reporting(path, "write"):
+        with report_errors(path, "write"):
             path.mkdir()
 
     def append(self, records: Records) -> None:
@@ -69,7 +69,7 @@ class Writer:
         if left:
             self._waiting[left:] = np.zeros(1, self._dtype)  # a chunk is always whole
             self._save(self.length // len(self._waiting))
-        with reporting(self.path, "write"):
+        with report_errors(self.path, "write"):
             _put(
                 self.path / ".zarray",
                 {
@@ -85,7 +85,7 @@ class Writer:
             )
 
     def _save(self, number: int) -> None:
-        with reporting(self.path, "write"):
+        with report_errors(self.path, "write"):
             (self.path / str(number)).write_bytes(zlib.compress(self._waiting.tobytes(), LEVEL))
 
 
@@ -134,7 +134,7 @@ class RecordArray:
             path = self.path / str(number)
             size = self._chunk * self.dtype.itemsize
             try:
-                data = self._unpacked(read_file(path, 2 * size + 1024), size)
+                data = self._unpack_chunk(read_file(path, 2 * size + 1024), size)
             except EdgeFirstError:
                 raise
             except Exception as error:  # any error of a codec on bad bytes
@@ -144,7 +144,7 @@ class RecordArray:
             self._at = number, np.frombuffer(data, self.dtype)
         return self._at[1]
 
-    def _unpacked(self, data: bytes, size: int) -> bytes:
+    def _unpack_chunk(self, data: bytes, size: int) -> bytes:
         if self._codec is None:
             return data
         if self._codec in ("zlib", "gzip"):
@@ -153,7 +153,7 @@ class RecordArray:
             import numcodecs  # type: ignore[import-not-found,import-untyped,unused-ignore]
         except ImportError as error:
             raise EdgeFirstError(
-                missing_extra(f"{self.path} is packed with {self._codec}, which", "l5kit", error)
+                describe_extra(f"{self.path} is packed with {self._codec}, which", "l5kit", error)
             ) from error
         # The codec unpacks, and reads, as many bytes as bytes 4 to 8 and 12 to 16 state.
         if [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)] != [size, len(data)]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.tables.write import object_pixels, scores_lost
+from edgefirst_ros.dataset.tables.write import describe_lost_scores, read_object_pixels
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import LONGEST_PART, clean_text, read_file
 from edgefirst_ros.export.labels.foreign import (
@@ -30,8 +30,8 @@ from edgefirst_ros.export.labels.foreign import (
     ForeignLabels,
     ForeignPicture,
     Row,
+    check_ring,
     is_number,
-    whole_ring,
 )
 from edgefirst_ros.export.labels.pictures import (
     IMAGES,
@@ -39,7 +39,7 @@ from edgefirst_ros.export.labels.pictures import (
     LabelRows,
     check_mode,
     group_name,
-    pictures_of,
+    iter_pictures,
     put_pictures,
     report_pictures,
 )
@@ -112,7 +112,7 @@ def export(
     """
     check_mode(dataset, pictures)
     rows = LabelRows(dataset, report)
-    chosen = pictures_of(dataset, rows, report, unlooked=unlooked)
+    chosen = iter_pictures(dataset, rows, report, unlooked=unlooked)
     writer = _LabelWriter(rows)
     numbered = list(enumerate(chosen, 1))
     if by_group:
@@ -136,7 +136,7 @@ class _LabelWriter:
             if name not in (*HOMES, *STANDARD) and (kind.is_numeric() or kind in PLAIN or name == "box3d")
         ]
         self._labels = rows.table["label"].to_list()
-        self._frequencies = _frequencies(rows.table)
+        self._frequencies = _find_frequencies(rows.table)
         if rows.table.filter(
             pl.col("category_frequency").is_not_null() & ~pl.col("label").is_in([*self._frequencies])
         ).height:
@@ -177,7 +177,7 @@ class _LabelWriter:
         found |= {"sequence": key.name, "frame": key.frame, "group": picture.group, "timestamp": stamp}
         place = self.rows.first.get(key)
         if place is not None:
-            found |= {name: _plain(values[place]) for name, values in self._of_images.items()}
+            found |= {name: _convert_plain(values[place]) for name, values in self._of_images.items()}
         return {name: value for name, value in found.items() if value is not None}
 
     def _of(self, number: int, picture: LabelledPicture) -> Iterator[dict[str, Any]]:
@@ -203,7 +203,7 @@ class _LabelWriter:
                 "segmentation": segmentation,
             }
             for name, values in self._values.items():
-                value = _plain(values[row])
+                value = _convert_plain(values[row])
                 if value is not None and (name != "category_frequency" or self._labels[row] not in self._frequencies):
                     found[OWN.get(name, name)] = value
             yield found
@@ -214,27 +214,27 @@ class _LabelWriter:
         if self._rings[row]:
             self.lost["masks of annotations that have a polygon"] += self._masks[row]
             rings = [[v * (height if n % 2 else width) for n, v in enumerate(ring)] for ring in self.rows.rings(row)]
-            return rings, math.fsum(abs(_area(ring)) for ring in rings)
+            return rings, math.fsum(abs(_measure_area(ring)) for ring in rings)
         data = self.rows.mask(row) if self._masks[row] else None
         if data is None:
             return [], None
-        mask: NDArray[np.bool_] | None = object_pixels(data)
+        mask: NDArray[np.bool_] | None = read_object_pixels(data)
         if mask is None or mask.shape != (height, width):
             self.lost["masks that cannot be read, or of another size than the picture"] += 1
             return [], None
-        if reason := scores_lost(data):
+        if reason := describe_lost_scores(data):
             self.lost[reason] += 1
-        return {"size": [height, width], "counts": runs_of(mask)}, float(mask.sum())
+        return {"size": [height, width], "counts": encode_runs(mask)}, float(mask.sum())
 
 
-def _frequencies(table: pl.DataFrame) -> dict[str, str]:
+def _find_frequencies(table: pl.DataFrame) -> dict[str, str]:
     """Return LVIS's group of each label whose rows all say the same."""
     column = pl.col("category_frequency").cast(pl.String)
     found = table.drop_nulls("label").group_by("label").agg(column.first().alias("f"), column.n_unique().alias("n"))
     return dict(found.filter((pl.col("n") == 1) & pl.col("f").is_not_null()).select("label", "f").sort("label").rows())
 
 
-def _area(ring: Sequence[float]) -> float:
+def _measure_area(ring: Sequence[float]) -> float:
     xs, ys = ring[::2], ring[1::2]
     area = 0.0
     for x0, y0, x1, y1 in zip(xs, ys, [*xs[1:], xs[0]], [*ys[1:], ys[0]], strict=True):
@@ -249,7 +249,7 @@ def _list(file: TextIO, name: str, items: Iterator[dict[str, Any]]) -> None:
     file.write("]")
 
 
-def _plain(value: Any) -> Any:
+def _convert_plain(value: Any) -> Any:
     """Return a value as JSON has it; None for a value that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -272,7 +272,7 @@ def read_coco(path: Path) -> ForeignLabels:
     Raises DatasetError where it is not a COCO file, too large, or not a regular file.
     """
     found = ForeignLabels(path)
-    files, left = _files(path), LARGEST
+    files, left = _list_files(path), LARGEST
     for file in files:
         try:
             data = read_file(file, left)
@@ -284,7 +284,7 @@ def read_coco(path: Path) -> ForeignLabels:
     return found
 
 
-def _files(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     inside = (
@@ -332,7 +332,7 @@ class _LabelFile:
             if type(number) not in (int, str) or not isinstance(file, str):
                 lost["images without an id or file_name"] += 1
                 continue
-            own, size = by_image.pop(number, []), _size(image)
+            own, size = by_image.pop(number, []), _read_size(image)
             rows = partial(self._rows, own, size)
             self._found.pictures.append(ForeignPicture(file, len(own), rows, self._of_sample(image)))
         if any(by_image.values()):
@@ -407,16 +407,16 @@ class _LabelFile:
         box = annotation.get("bbox")
         if isinstance(box, list) and len(box) == 4 and all(map(is_number, box)) and min(box[2:]) >= 0:
             x, y, w, h = box
-            if scaled := _finite([(x + w / 2) / width, (y + h / 2) / height, w / width, h / height]):
+            if scaled := _check_finite([(x + w / 2) / width, (y + h / 2) / height, w / width, h / height]):
                 row["box2d"] = scaled
         elif box is not None:
             lost["boxes that are not four finite numbers with a size"] += 1
         shape = annotation.get("segmentation")
         if isinstance(shape, list):
-            rings = [ring for ring in map(whole_ring, shape) if ring is not None]
+            rings = [ring for ring in map(check_ring, shape) if ring is not None]
             lost["rings that are odd, under three points or not finite"] += len(shape) - len(rings)
             places = [[v / (height if n % 2 else width) for n, v in enumerate(ring)] for ring in rings]
-            if places and all(map(_finite, places)):
+            if places and all(map(_check_finite, places)):
                 row["polygon"] = places
         elif isinstance(shape, dict):
             mask = self._mask(shape, real)
@@ -433,8 +433,8 @@ class _LabelFile:
             raise DatasetError(f"{self._path}: more pixels of masks come out of it than of any drive")
         try:
             if isinstance(runs, str):
-                runs = unpacked(runs)
-            return encode_gray(mask_of(runs, real))
+                runs = unpack_runs(runs)
+            return encode_gray(decode_runs(runs, real))
         except ValueError:
             self._found.lost["masks whose runs do not fit"] += 1
             return None
@@ -464,13 +464,13 @@ class _LabelFile:
                 self._found.lose_key(f"annotations.{key}")
 
 
-def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
+def _read_size(image: Mapping[str, Any]) -> tuple[int, int] | None:
     width, height = image.get("width"), image.get("height")
     fits = all(type(value) is int and 0 < value < 1 << 20 for value in (width, height))
     return (width, height) if fits else None  # type: ignore[return-value]
 
 
-def _finite(values: list[float]) -> list[float] | None:
+def _check_finite(values: list[float]) -> list[float] | None:
     return values if all(-LARGEST_FLOAT < value < LARGEST_FLOAT for value in values) else None
 
 
@@ -483,7 +483,7 @@ LONGEST_RUN = 1 << 40
 """No run is as long; numbers beyond are rejected while they are read."""
 
 
-def runs_of(mask: NDArray[np.bool_]) -> list[int]:
+def encode_runs(mask: NDArray[np.bool_]) -> list[int]:
     """Return the lengths of the runs of a mask (height, width)."""
     flat = np.ascontiguousarray(mask.T).reshape(-1)
     turns = np.flatnonzero(flat[1:] != flat[:-1]) + 1
@@ -491,7 +491,7 @@ def runs_of(mask: NDArray[np.bool_]) -> list[int]:
     return [0, *runs] if len(flat) and flat[0] else runs
 
 
-def mask_of(runs: Any, size: tuple[int, int]) -> NDArray[np.bool_]:
+def decode_runs(runs: Any, size: tuple[int, int]) -> NDArray[np.bool_]:
     """Return the mask (height, width) of runs; `size` is width and height. Raises ValueError where they do not fit."""
     width, height = size
     if not isinstance(runs, list) or not all(type(run) is int and 0 <= run < LONGEST_RUN for run in runs):
@@ -504,7 +504,7 @@ def mask_of(runs: Any, size: tuple[int, int]) -> NDArray[np.bool_]:
     return np.ascontiguousarray(np.repeat(values, counts).reshape(width, height).T)
 
 
-def unpacked(text: str) -> list[int]:
+def unpack_runs(text: str) -> list[int]:
     """Return the runs in the text that COCO packs them into. Raises ValueError where it is not such a text."""
     found: list[int] = []
     number = shift = 0

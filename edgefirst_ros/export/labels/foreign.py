@@ -70,7 +70,7 @@ class ForeignLabels:
         return text
 
 
-def whole_ring(values: Any) -> list[float] | None:
+def check_ring(values: Any) -> list[float] | None:
     """Return the coordinates of a ring; None where they are odd, under three points, or not all finite numbers."""
     if not isinstance(values, list) or len(values) < SHORTEST or len(values) % 2:
         return None

@@ -17,17 +17,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.counts import Progress, ignore_progress
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.annotate import table_of
-from edgefirst_ros.dataset.label_names import described, list_conflicts, pairs_of
+from edgefirst_ros.dataset.annotate import make_table
+from edgefirst_ros.dataset.label_names import list_conflicts, list_pairs, read_categories
 from edgefirst_ros.dataset.names import Key, order_of
 from edgefirst_ros.dataset.objects.places import refuse_buckets
-from edgefirst_ros.dataset.query import annotating
+from edgefirst_ros.dataset.query import select_annotating
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.errors import DatasetError, Text, UsageError, counted, listed, nearest_first
+from edgefirst_ros.errors import DatasetError, Text, UsageError, join_names, pluralize, sort_nearest
 from edgefirst_ros.export.labels.foreign import ForeignLabels, Row
-from edgefirst_ros.export.labels.pictures import LISTS, LabelRows, extent_of, size_of, stem_of
+from edgefirst_ros.export.labels.pictures import LISTS, LabelRows, find_extent, make_stem, read_size
 from edgefirst_ros.export.output import LossReport
 
 SHOWN = 5
@@ -94,14 +94,14 @@ class Labelled:
     def text(self) -> Text:
         """Return the numbers, and all losses."""
         yield "dry run: no file changes" if self.dry_run else f"{self.arrow}: written"
-        yield f"imported {counted(self.annotations, 'annotation')} for {counted(self.pictures, 'sample')}"
-        yield f"{counted(self.replaced, 'annotation')} replaced, {self.matched} of them matched, {self.kept} kept"
+        yield f"imported {pluralize(self.annotations, 'annotation')} for {pluralize(self.pictures, 'sample')}"
+        yield f"{pluralize(self.replaced, 'annotation')} replaced, {self.matched} of them matched, {self.kept} kept"
         if self.before is not None:
             yield f"the table before: {self.before}"
         if self.empty:
-            yield f"without labels: {counted(self.empty, 'picture')}" + (", unchanged" if self.skip_empty else "")
+            yield f"without labels: {pluralize(self.empty, 'picture')}" + (", unchanged" if self.skip_empty else "")
         if self.unmatched:
-            names = listed((repr(name[:80]) for name in self.unmatched), SHOWN)
+            names = join_names((repr(name[:80]) for name in self.unmatched), SHOWN)
             yield f"pictures of the labels that are not samples: {len(self.unmatched)}: {names}"
         yield from (f"lost: {reason}: {number}" for reason, number in self.lost.items())
         yield from (f"lost: key {key}, which has no place: {number}" for key, number in self.keys.items())
@@ -160,38 +160,38 @@ def label(
     given = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     opened, *others = given.parts
     if others:
-        names = listed((part.paths.container for part in given.parts), 5)
+        names = join_names((part.paths.container for part in given.parts), 5)
         raise UsageError(f"{given.title}: labels are imported into one dataset at a time; name one of {names}")
     before = LabelRows(opened, LossReport(form), indexed=False)
     if before.table.height and not (replace or join):
         raise UsageError(
-            f"{opened.paths.arrow}: already has {counted(before.table.height, 'annotation')}: use --replace to replace "
-            "those of the labelled samples, or --join to add to them"
+            f"{opened.paths.arrow}: already has {pluralize(before.table.height, 'annotation')}: use --replace to "
+            "replace those of the labelled samples, or --join to add to them"
         )
-    tell = progress or quiet
+    tell = progress or ignore_progress
     tell("reading labels", 0, 1)
     path = Path(labels)
     if not os.path.lexists(path):
         raise DatasetError(f"{path}: no such file or directory")
     found: ForeignLabels = getattr(import_module(f"edgefirst_ros.export.labels.{form}"), f"read_{form}")(path)
     done = Labelled(opened.paths.arrow, dry_run=dry_run, skip_empty=skip_empty)
-    named, rows, empty = _matched(opened, found, done)
+    named, rows, empty = _match_samples(opened, found, done)
     done.empty = len(empty)
     if skip_empty:
         named, empty = named - empty, set()
     gone = [] if join else [row for key in named for row in before.of(key) if before.fits(row, form)]
     kept = before.table.with_row_index(PLACE).filter(~pl.col(PLACE).is_in(gone)).select(before.own_columns)
     done.kept, done.replaced = kept.height, len(gone)
-    rows, categories = _numbered(before, kept, rows, found, renumber=renumber)
+    rows, categories = _number_labels(before, kept, rows, found, renumber=renumber)
     there = set(kept.select("name", "frame").iter_rows())
     if not found.federated:
         absent = sorted(of["id"] for name, of in categories.items() if name in found.categories)
         rows += [{**key._asdict(), "neg_label_indices": absent} for key in sorted(empty - there, key=order_of)]
     _correct_absent(before, rows, replace=replace)
-    table = _table(rows)
-    done.annotations = annotating(table).height
-    table = _filled(before, gone, table, form, done)
-    whole = _joined(kept, table)
+    table = _make_table(rows)
+    done.annotations = select_annotating(table).height
+    table = _fill_columns(before, gone, table, form, done)
+    whole = _join_rows(kept, table)
     done.before = opened.write_annotations(whole, categories=categories, keep_as=BEFORE, dry_run=dry_run)
     done.lost |= {reason: number for reason, number in sorted(found.lost.items()) if number}
     done.keys = dict(sorted(found.keys.items()))
@@ -199,19 +199,19 @@ def label(
     return done
 
 
-def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[set[Key], list[Row], set[Key]]:
+def _match_samples(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[set[Key], list[Row], set[Key]]:
     """Return the samples that labels name, their rows, and those of the samples that are named without annotations.
 
     A sample whose annotations are lost is not one of the latter. Raises DatasetError where labels name no sample.
     """
-    keys = {stem_of(sample.key): sample.key for sample in dataset}
+    keys = {make_stem(sample.key): sample.key for sample in dataset}
     keys |= {f"{key.name}_{key.frame}": key for key in keys.values() if key.frame is not None}
     single = dataset.sequences[0] if len(dataset.sequences) == 1 else None
     named: set[Key] = set()
     empty: set[Key] = set()
     rows: list[Row] = []
     for picture in found.pictures:
-        key = _key(picture.name, keys, single)
+        key = _find_key(picture.name, keys, single)
         if key is None:
             done.unmatched.append(picture.name)
             found.lost["annotations of pictures that are not samples"] += picture.annotations
@@ -219,7 +219,7 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
             found.lost["pictures of a sample that another one is of"] += 1
         else:
             named.add(key)
-            size = size_of(dataset.sample(*key))
+            size = read_size(dataset.sample(*key))
             lost = found.lost.total()
             own = [{**key._asdict(), **picture.of_sample, **row} for row in picture.rows(size)]
             rows += own
@@ -233,15 +233,15 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
         first = done.unmatched[0]
         raise DatasetError(
             f"{found.source}: none of its {len(done.unmatched)} pictures is of the camera of a sample of "
-            f"{dataset.container.path}, such as {first[:80]!r}; known: {nearest_first(first[:80], list(keys)[:1000])}"
+            f"{dataset.container.path}, such as {first[:80]!r}; known: {sort_nearest(first[:80], list(keys)[:1000])}"
         )
     if len(named) < len(dataset):
-        others = counted(len(dataset) - len(named), "sample")
+        others = pluralize(len(dataset) - len(named), "sample")
         done.notes.append(f"unchanged, because the labels do not name them: {others}")
     return named, rows, empty
 
 
-def _key(name: str, keys: Mapping[str, Key], single: str | None) -> Key | None:
+def _find_key(name: str, keys: Mapping[str, Key], single: str | None) -> Key | None:
     file = name.replace("\\", "/").rpartition("/")[2]
     for whole in (file, OF_TOOLS.sub(r"\1", file)):
         stem = whole
@@ -255,14 +255,14 @@ def _key(name: str, keys: Mapping[str, Key], single: str | None) -> Key | None:
     return None
 
 
-def _numbered(
+def _number_labels(
     before: LabelRows, kept: pl.DataFrame, rows: list[Row], found: ForeignLabels, *, renumber: bool
 ) -> tuple[list[Row], dict[str, dict[str, Any]]]:
     """Return the rows and the categories of the dataset; where rows stay, with the numbers that these have for labels.
 
     Raises UsageError where labels and rows that stay number labels differently, unless `renumber`.
     """
-    pairs = pairs_of({}, kept)
+    pairs = list_pairs({}, kept)
     incoming = [(int(of["id"]), name) for name, of in found.categories.items()]
     conflicts = list_conflicts([*pairs, *incoming])
     if conflicts and not renumber:
@@ -284,7 +284,7 @@ def _numbered(
         if "label" in row:
             row["label_index"] = numbers[row["label"]]
         row |= {name: [moved.get(one, one) for one in row[name]] for name in LISTS if name in row}
-    known = described(before.metadata)
+    known = read_categories(before.metadata)
     categories = {name: {**known.get(name, {}), **of, "id": numbers[name]} for name, of in found.categories.items()}
     if pairs:
         others = {name: of for name, of in known.items() if name in numbers or of.get("id") not in taken}
@@ -295,7 +295,7 @@ def _numbered(
     return rows, categories
 
 
-def _filled(before: LabelRows, gone: list[int], table: pl.DataFrame, form: str, done: Labelled) -> pl.DataFrame:
+def _fill_columns(before: LabelRows, gone: list[int], table: pl.DataFrame, form: str, done: Labelled) -> pl.DataFrame:
     """Return imported rows with the columns that the labels do not carry, from the rows that they match.
 
     Counts in `done` the lost values of rows without a match.
@@ -303,7 +303,7 @@ def _filled(before: LabelRows, gone: list[int], table: pl.DataFrame, form: str, 
     there = {name for name in table.columns if table[name].null_count() < table.height}
     columns = [name for name in before.own_columns if name not in ALWAYS | CARRIED[form] | there]
     columns = [name for name in columns if before.table[name].null_count() < before.table.height]
-    matches = _matches(before, gone, table)
+    matches = _match_rows(before, gone, table)
     done.matched = len(matches)
     pairs = pl.DataFrame({NEW: list(matches), OLD: list(matches.values())}, {NEW: pl.UInt32, OLD: pl.UInt32})
     stated = [name for name in CARRIED[form] if name in before.own_columns]
@@ -325,7 +325,7 @@ def _filled(before: LabelRows, gone: list[int], table: pl.DataFrame, form: str, 
     return table
 
 
-def _matches(before: LabelRows, gone: list[int], table: pl.DataFrame) -> dict[int, int]:
+def _match_rows(before: LabelRows, gone: list[int], table: pl.DataFrame) -> dict[int, int]:
     """Return {imported row: replaced row} of the same annotations, those that overlap most first."""
     old: dict[tuple[Any, ...], list[int]] = {}
     names = before.table.select("name", "frame", "label").rows()
@@ -338,10 +338,12 @@ def _matches(before: LabelRows, gone: list[int], table: pl.DataFrame) -> dict[in
     found: dict[int, int] = {}
     shapes = [name for name in ("box2d", "polygon", "mask") if name in table.columns]
     for key, rows in new.items():
-        extents = [extent_of(**table.select(shapes).row(row, named=True)) for row in rows]
-        overlaps = _overlaps(extents, [before.extent(row) for row in old[key]])
+        extents = [find_extent(**table.select(shapes).row(row, named=True)) for row in rows]
+        overlaps = _measure_overlaps(extents, [before.extent(row) for row in old[key]])
         if "polygon" in shapes:  # then a form may have had the outline only
-            overlaps = np.fmax(overlaps, _overlaps(extents, [before.extent(row, boxed=False) for row in old[key]]))
+            overlaps = np.fmax(
+                overlaps, _measure_overlaps(extents, [before.extent(row, boxed=False) for row in old[key]])
+            )
         taken: set[int] = set()
         for place in np.argsort(-overlaps, axis=None, kind="stable").tolist():
             one, other = divmod(place, len(old[key]))
@@ -353,7 +355,7 @@ def _matches(before: LabelRows, gone: list[int], table: pl.DataFrame) -> dict[in
     return dict(sorted(found.items()))
 
 
-def _overlaps(new: Sequence[list[float] | None], old: Sequence[list[float] | None]) -> NDArray[np.float64]:
+def _measure_overlaps(new: Sequence[list[float] | None], old: Sequence[list[float] | None]) -> NDArray[np.float64]:
     """Return intersections over unions, (new, old), of [cx, cy, w, h]; the larger of whole boxes and those in 0..1."""
     corners = []
     for boxes in (new, old):
@@ -386,13 +388,13 @@ def _correct_absent(before: LabelRows, rows: list[Row], *, replace: bool) -> Non
             row["neg_label_indices"] = [] if replace else [n for n in older[key] if n not in present[key]]
 
 
-def _table(rows: list[Row]) -> pl.DataFrame:
+def _make_table(rows: list[Row]) -> pl.DataFrame:
     """Return rows as a table; keys after a NUL are further columns."""
     further = {name: name[1:] for name in dict.fromkeys(key for row in rows for key in row) if name.startswith("\0")}
-    return table_of(rows, {key: f"{name}_" if name in schema.WORKING else name for key, name in further.items()})
+    return make_table(rows, {key: f"{name}_" if name in schema.WORKING else name for key, name in further.items()})
 
 
-def _joined(kept: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+def _join_rows(kept: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
     kept = kept.cast({name: pl.String for name, kind in kept.schema.items() if kind in (pl.Categorical, pl.Enum)})
     same = [name for name in table.columns if name in kept.columns and table.schema[name] != kept.schema[name]]
     try:

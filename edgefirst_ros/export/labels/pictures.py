@@ -22,16 +22,16 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.objects.location import is_remote
-from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
+from edgefirst_ros.dataset.query import select_annotating, select_first_rows, sort_rows, with_all_columns
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import VERSIONS, WORKING
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations
-from edgefirst_ros.dataset.tables.values import converted
-from edgefirst_ros.dataset.tables.write import outline_of_png
-from edgefirst_ros.errors import DatasetError, UsageError, counted, text_of
+from edgefirst_ros.dataset.tables.values import convert_layout
+from edgefirst_ros.dataset.tables.write import outline_png
+from edgefirst_ros.errors import DatasetError, UsageError, pluralize, quote_error
 from edgefirst_ros.export.importing import check_member_name
-from edgefirst_ros.export.output import LossReport, ahead, write_files
+from edgefirst_ros.export.output import LossReport, make_ahead, write_files
 
 Boxes = NDArray[np.float64]
 LISTS = ("neg_label_indices", "not_exhaustive_label_indices")
@@ -41,13 +41,13 @@ MODES = ("copy", "link", "none")
 """Pictures written beside the labels; links to the files of a dataset that is a folder; left where they are."""
 
 
-def extent_of(
+def find_extent(
     box2d: Sequence[float] | None = None, polygon: Sequence[Sequence[float]] | None = None, mask: bytes | None = None
 ) -> list[float] | None:
     """Return [cx, cy, w, h] of an annotation, normalised: its box, else the one around its outline; None without."""
     if box2d is not None:
         return list(box2d)
-    rings = polygon or (outline_of_png(mask) if mask is not None else [])
+    rings = polygon or (outline_png(mask) if mask is not None else [])
     points = np.asarray([value for ring in rings for value in ring], float).reshape(-1, 2)
     if not len(points):
         return None
@@ -81,11 +81,11 @@ class LabelRows:
         self.metadata = metadata
         self.labels = Labels.of(metadata, rows)
         rows = with_all_columns(rows, VERSIONS[-1]).cast({"label": pl.String})
-        rows = self.labels.indexed(rows) if indexed else rows
+        rows = self.labels.add_indices(rows) if indexed else rows
         self.own_columns = ["name", "frame", *(name for name in rows.columns if self._is_own(name))]
         self._every = rows
-        self.first = first_rows(rows, dataset.paths.arrow)
-        self.table, self._spans = sorted_rows(annotating(rows), dataset.paths.arrow)
+        self.first = select_first_rows(rows, dataset.paths.arrow)
+        self.table, self._spans = sort_rows(select_annotating(rows), dataset.paths.arrow)
         self.annotated = self._spans.keys()
         self.boxes = self._boxes()
 
@@ -133,12 +133,12 @@ class LabelRows:
         """Rings of the polygon of a row, else around its mask. Raises DatasetError where that is not a picture."""
         rings = self.rings(row)
         data = None if rings else self.mask(row)
-        return outline_of_png(data) if data is not None else rings
+        return outline_png(data) if data is not None else rings
 
     def extent(self, row: int, *, boxed: bool = True) -> list[float] | None:
         """Return the box of a row, else (not `boxed`: only) the one around its outline; None where it has neither."""
         box: list[float] = self.boxes[row].tolist()
-        return box if boxed and box[0] == box[0] else extent_of(None, self.outline(row))
+        return box if boxed and box[0] == box[0] else find_extent(None, self.outline(row))
 
     def _boxes(self) -> Boxes:
         """Boxes as the tables' float32 have them where they are centre and size."""
@@ -148,7 +148,7 @@ class LabelRows:
         if not there.any():
             return found
         own = column.filter(column.is_not_null()).to_numpy().astype(np.float64).reshape(-1, 4)
-        own = converted(own, self._layout, "cxcywh")
+        own = convert_layout(own, self._layout, "cxcywh")
         if not self._normalised:
             sizes = self.table["size"].filter(column.is_not_null())
             if sizes.null_count():
@@ -172,21 +172,21 @@ class LabelledPicture:
     """Rows of `LabelRows` that are annotations of it."""
 
 
-def stem_of(key: Key) -> str:
+def make_stem(key: Key) -> str:
     """Return the name of a picture without its suffix."""
     return key.name if key.frame is None else f"{key.name}_{key.frame:03d}"
 
 
-def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlooked: bool) -> list[LabelledPicture]:
+def iter_pictures(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlooked: bool) -> list[LabelledPicture]:
     """Return the pictures to export with labels, in the order of the samples.
 
     Unprocessed ones are dropped, unless `unlooked`: without labels they would count as empty. A sample is processed if
     it has a stamp of the model, an annotation, or labels that are verified to be absent.
     Raises DatasetError where a picture cannot be read, or its name would lead elsewhere.
     """
-    looked = _looked(dataset, rows)
+    looked = _find_processed(dataset, rows)
     found, without, left = [], 0, 0
-    sizes, groups = _sizes(dataset, rows), rows.column("group")
+    sizes, groups = _read_sizes(dataset, rows), rows.column("group")
     for sample in dataset:
         if "camera" not in sample.inputs:
             without += 1
@@ -196,15 +196,15 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlook
             member = sample.member("camera")
             suffix = ".png" if member.endswith(".png") else ".jpeg"
             place = rows.first.get(sample.key)
-            file = _safe(dataset, stem_of(sample.key) + suffix)
+            file = _check_safe(dataset, make_stem(sample.key) + suffix)
             group = None if place is None else groups[place]
-            size = sizes.get(sample.key) or _size(sample)
+            size = sizes.get(sample.key) or _measure_picture(sample)
             found.append(LabelledPicture(sample, file, size, group, rows.of(sample.key)))
     report.add("samples", "pictures", number=len(found))
     report.count("samples without a picture", "", "not exported", without)
     report.count("samples that the model skipped", "", "not exported; --unlooked exports them as empty", left)
     if not found:
-        bare = f"no labels and no result of the model in {counted(left, 'picture')}; --unlooked exports them as empty"
+        bare = f"no labels and no result of the model in {pluralize(left, 'picture')}; --unlooked exports them as empty"
         why = bare if left else "no sample has a picture"
         raise DatasetError(f"{dataset.container.path}: {why}")
     return found
@@ -238,7 +238,7 @@ def put_pictures(
         return None
 
     remote = any(is_remote(picture.sample.dataset.paths.container) for picture in pictures[:1])
-    with write_files() as write, closing(ahead(pictures, read, quick=not remote)) as found:
+    with write_files() as write, closing(make_ahead(pictures, read, quick=not remote)) as found:
         for number, (picture, data) in enumerate(found, 1):
             if data is not None:
                 write(str(place(picture)), data)
@@ -265,7 +265,7 @@ def group_name(group: str) -> str:
         raise DatasetError(f"group {group[:80]!r} cannot name a file: {error}") from error
 
 
-def _looked(dataset: Dataset, rows: LabelRows) -> set[Key]:
+def _find_processed(dataset: Dataset, rows: LabelRows) -> set[Key]:
     frames, found = dataset.frames, set(rows.annotated)
     if frames is not None and schema.MODEL_TIMESTAMP in frames.columns:
         stamps = frames[schema.MODEL_TIMESTAMP].to_list()
@@ -274,27 +274,29 @@ def _looked(dataset: Dataset, rows: LabelRows) -> set[Key]:
     return found | {key for key, row in rows.first.items() if absent[row] is not None}
 
 
-def _sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
+def _read_sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
     sources = [(rows.column("size"), rows.first)]
     if dataset.frames is not None and "size" in dataset.frames.columns:
         sources.append((dataset.frames["size"].to_list(), dataset.frame_rows))
-    return {key: size for values, places in sources for key, row in places.items() if (size := _checked(values[row]))}
+    return {
+        key: size for values, places in sources for key, row in places.items() if (size := _check_size(values[row]))
+    }
 
 
-def _checked(size: object) -> tuple[int, int] | None:
+def _check_size(size: object) -> tuple[int, int] | None:
     fits = isinstance(size, list) and len(size) == 2 and all(isinstance(value, int) and value > 0 for value in size)
     return (size[0], size[1]) if fits else None  # type: ignore[index]
 
 
-def size_of(sample: Sample) -> tuple[int, int] | None:
+def read_size(sample: Sample) -> tuple[int, int] | None:
     """Return width and height of the picture of a sample: from the table of frames, else from the picture itself.
 
     None where neither has them.
     """
-    return _checked(sample.row.get("size")) or (_size(sample) if "camera" in sample.inputs else None)
+    return _check_size(sample.row.get("size")) or (_measure_picture(sample) if "camera" in sample.inputs else None)
 
 
-def _size(sample: Sample) -> tuple[int, int]:
+def _measure_picture(sample: Sample) -> tuple[int, int]:
     from PIL import Image
 
     try:
@@ -302,10 +304,10 @@ def _size(sample: Sample) -> tuple[int, int]:
             return picture.size
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         place = f"{sample.dataset.container.path}: {sample.member('camera')!r}"
-        raise DatasetError(f"{place}: not a readable picture: {text_of(error)}") from error
+        raise DatasetError(f"{place}: not a readable picture: {quote_error(error)}") from error
 
 
-def _safe(dataset: Dataset, name: str) -> str:
+def _check_safe(dataset: Dataset, name: str) -> str:
     try:
         return check_member_name(name)
     except ValueError as error:

@@ -21,8 +21,8 @@ from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.tables.write import scores_lost
+from edgefirst_ros.dataset.storage.lock import report_errors
+from edgefirst_ros.dataset.tables.write import describe_lost_scores
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.importing import NOT_FOLLOWED, TEXT, read_file, refuse_deep
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row
@@ -32,7 +32,7 @@ from edgefirst_ros.export.labels.pictures import (
     LabelRows,
     check_mode,
     group_name,
-    pictures_of,
+    iter_pictures,
     put_pictures,
     report_pictures,
 )
@@ -85,7 +85,7 @@ def export(
     """
     check_mode(dataset, pictures)
     rows = LabelRows(dataset, report)
-    chosen = pictures_of(dataset, rows, report, unlooked=unlooked)
+    chosen = iter_pictures(dataset, rows, report, unlooked=unlooked)
     grouped = any(picture.group is not None for picture in chosen)
     kept = [picture for picture in chosen if not grouped or picture.group is not None]
     report.count("samples without a group", "", "not exported, because others have one", len(chosen) - len(kept))
@@ -109,7 +109,7 @@ def export(
         written += len(text)
         target.write_text("".join(f"{line}\n" for line in text), encoding="ascii")
     put_pictures(kept, pictures, lambda picture: out / IMAGES / folders[picture.group] / picture.file, progress)
-    _data(out / DATA, rows, sorted(folders.values()), report)
+    _write_data(out / DATA, rows, sorted(folders.values()), report)
     _report(report, dataset, rows, written, lost, segment, pictures)
 
 
@@ -158,7 +158,7 @@ class _Lines:
     def _ring(self, row: int) -> list[str]:
         rings: list[Ring] = list(self._rows.outline(row))
         mask = None if self._rows.rings(row) else self._rows.mask(row)
-        if rings and mask is not None and (reason := scores_lost(mask)):
+        if rings and mask is not None and (reason := describe_lost_scores(mask)):
             self._lost[reason] += 1
         if not rings:
             box = self._rows.extent(row)
@@ -181,7 +181,7 @@ class _Lines:
 def join(rings: Sequence[Ring]) -> list[float]:
     """Return several rings as one: each is gone round, and the way between two of them is gone back.
 
-    It encloses the same area, a ring within another being a hole. `part` returns the rings.
+    It encloses the same area, a ring within another being a hole. `split_rings` returns the rings.
     """
     if len(rings) == 1:
         return list(rings[0])
@@ -190,7 +190,7 @@ def join(rings: Sequence[Ring]) -> list[float]:
     return [*there, *back]
 
 
-def part(ring: Ring) -> list[list[float]]:
+def split_rings(ring: Ring) -> list[list[float]]:
     """Return the rings that `join` made one of; one that closes itself without its last point; any other as it is."""
     points = list(zip(ring[::2], ring[1::2], strict=True))
     found: list[list[tuple[float, float]]] = []
@@ -208,7 +208,7 @@ def part(ring: Ring) -> list[list[float]]:
     return [[value for point in one for value in point] for one in found]
 
 
-def _data(path: Path, rows: LabelRows, folders: list[str], report: LossReport) -> None:
+def _write_data(path: Path, rows: LabelRows, folders: list[str], report: LossReport) -> None:
     """Write data.yaml: it must have `train` and `val`, also if the dataset does not have these groups."""
     found = {group: group for group in folders if group != ALL}
     for name, other in (("train", "val"), ("val", "train")):
@@ -216,14 +216,14 @@ def _data(path: Path, rows: LabelRows, folders: list[str], report: LossReport) -
             found[name] = other if other in folders else folders[0]
             report.add(f"{name} of {DATA}", f"{IMAGES}/{found[name]}", f"no sample is in group {name}")
     indices = sorted(rows.labels.names)
-    lines = [f"{_quoted(group)}: {_quoted(f'{IMAGES}/{folder}')}" for group, folder in found.items()]
-    lines += ["names:", *(f"  {place}: {_quoted(rows.labels.names[index])}" for place, index in enumerate(indices))]
+    lines = [f"{_quote_text(group)}: {_quote_text(f'{IMAGES}/{folder}')}" for group, folder in found.items()]
+    lines += ["names:", *(f"  {place}: {_quote_text(rows.labels.names[index])}" for place, index in enumerate(indices))]
     if indices != list(range(len(indices))):
         lines.append(f"{INDICES}: {indices}")
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     """Text as YAML has it in quotes, which says the same in every reader."""
     plain = (c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08X}" for c in text)
     return f'"{"".join(plain)}"'
@@ -254,7 +254,7 @@ def read_yolo(path: Path) -> ForeignLabels:
     file, found = next(there, None) if path.is_dir() else path, ForeignLabels(path)
     if file is None or file.suffix not in (".yaml", ".yml", ".txt", ".names"):
         raise DatasetError(f"{path}: expected one of the files {', '.join(NAMES)}")
-    content = _yaml(file) if file.suffix in (".yaml", ".yml") else {"names": _lines(file)}
+    content = _read_yaml(file) if file.suffix in (".yaml", ".yml") else {"names": _read_lines(file)}
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))
@@ -269,22 +269,22 @@ def read_yolo(path: Path) -> ForeignLabels:
         text = name if isinstance(name, str) else str(name)  # names such as 7 or no are not text in YAML
         classes[number] = found.category(text, listed[place] if listed else number)
     left, labelled = LARGEST, set[str]()
-    for label in _files(file.parent, OF_LABELS, (".txt",)):
+    for label in _find_files(file.parent, OF_LABELS, (".txt",)):
         data = read_file(label, min(TEXT, left))
         left -= len(data)
         lines = sum(1 for line in data.splitlines() if line.strip())
-        found.pictures.append(ForeignPicture(label.stem, lines, partial(_rows, data, classes, found)))
+        found.pictures.append(ForeignPicture(label.stem, lines, partial(_make_rows, data, classes, found)))
         labelled.add(label.stem)
     if not found.pictures:
         raise DatasetError(f"{file.parent}: holds no files {LABELS}/*.txt or obj_*_data/*.txt")
     unlabelled = (
-        picture.stem for picture in _files(file.parent, OF_PICTURES, PICTURES) if picture.stem not in labelled
+        picture.stem for picture in _find_files(file.parent, OF_PICTURES, PICTURES) if picture.stem not in labelled
     )
     found.pictures += [ForeignPicture(stem, 0, lambda _: ()) for stem in unlabelled]
     return found
 
 
-def _yaml(file: Path) -> Any:
+def _read_yaml(file: Path) -> Any:
     if file.is_symlink():
         raise DatasetError(f"{file}: is {NOT_FOLLOWED}; put its target there")
     try:
@@ -293,7 +293,7 @@ def _yaml(file: Path) -> Any:
         raise DatasetError(str(error)) from error
 
 
-def _lines(file: Path) -> list[str]:
+def _read_lines(file: Path) -> list[str]:
     """Return the names of classes, one a line. Raises DatasetError."""
     try:
         return [line.strip() for line in read_file(file, TEXT).decode().rstrip().splitlines()]
@@ -301,14 +301,14 @@ def _lines(file: Path) -> list[str]:
         raise DatasetError(f"{file}: cannot be read as UTF-8") from error
 
 
-def _files(root: Path, within: re.Pattern[str], endings: tuple[str, ...]) -> Iterator[Path]:
+def _find_files(root: Path, within: re.Pattern[str], endings: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files with these endings below folders whose name is `within`, by name. Raises DatasetError."""
     waiting, number = [root], 0
     while waiting:
         folder = waiting.pop()
         refuse_deep(folder, root)
         inside = any(map(within.fullmatch, folder.relative_to(root).parts))
-        with reporting(folder, "list"), os.scandir(folder) as entries:
+        with report_errors(folder, "list"), os.scandir(folder) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
         waiting += [Path(entry.path) for entry in reversed(listed) if entry.is_dir(follow_symlinks=False)]
         for entry in listed if inside else ():
@@ -319,7 +319,7 @@ def _files(root: Path, within: re.Pattern[str], endings: tuple[str, ...]) -> Ite
                 yield Path(entry.path)
 
 
-def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels, _: tuple[int, int] | None) -> Iterator[Row]:
+def _make_rows(data: bytes, classes: dict[int, str], found: ForeignLabels, _: tuple[int, int] | None) -> Iterator[Row]:
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:
@@ -340,7 +340,7 @@ def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels, _: tuple[i
         elif not all(-FURTHEST <= value <= FURTHEST for value in values):
             found.lost["lines with numbers that are not finite"] += 1
         else:
-            row = _row(values)
+            row = _parse_row(values)
             found.lost["score outside 0..1"] += row is not None and len(values) == 5 and not 0 <= values[4] <= 1
             if row is None:
                 found.lost["lines that are neither a box nor the points of a ring"] += 1
@@ -348,7 +348,7 @@ def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels, _: tuple[i
                 yield {"label": name, "label_index": found.categories[name]["id"], **row}
 
 
-def _row(values: list[float]) -> Row | None:
+def _parse_row(values: list[float]) -> Row | None:
     if len(values) in (4, 5):
         if min(values[2:4]) < 0:
             return None
@@ -358,5 +358,5 @@ def _row(values: list[float]) -> Row | None:
         return None
     xs, ys = values[::2], values[1::2]
     box = [(min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2, max(xs) - min(xs), max(ys) - min(ys)]
-    rings: Iterable[list[float]] = part(values)
+    rings: Iterable[list[float]] = split_rings(values)
     return {"box2d": box, "polygon": [list(ring) for ring in rings]}

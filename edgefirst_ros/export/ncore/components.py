@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.names import make_safe
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import is_class_mask
-from edgefirst_ros.export.ncore.library import library
-from edgefirst_ros.sensors.cloud import pcd_header, speed_field
+from edgefirst_ros.export.ncore.library import load_library
+from edgefirst_ros.sensors.cloud import find_speed_field, make_pcd_header
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
 PIXEL = 0.5
@@ -42,14 +42,14 @@ KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "i
 """Columns that are written into the metadata of a camera frame."""
 
 
-def camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
+def make_camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
     """NCore's model of a camera whose pictures have `size` (width, height).
 
     Where camera_info is of another size, with the same proportions, it is scaled. The shutter, missing there, is
     written as global: start and end of a picture are its one stamp. Raises DatasetError for intrinsics that cannot be
     of this camera, and for a distortion that NCore does not have.
     """
-    lib = library()
+    lib = load_library()
     said = (info.get("width") or size[0], info.get("height") or size[1])
     scale = np.array(size, float) / said
     if abs(scale[0] / scale[1] - 1) > 0.01:
@@ -79,17 +79,17 @@ def camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
     named = dict.fromkeys(ORDER, 0.0) | dict(zip(ORDER, d, strict=False))
     return lib.OpenCVPinholeCameraModelParameters(
         **common,
-        radial_coeffs=_picked(named, "k", 6),
-        tangential_coeffs=_picked(named, "p", 2),
-        thin_prism_coeffs=_picked(named, "s", 4),
+        radial_coeffs=_pick_values(named, "k", 6),
+        tangential_coeffs=_pick_values(named, "p", 2),
+        thin_prism_coeffs=_pick_values(named, "s", 4),
     )
 
 
-def _picked(named: Mapping[str, float], letter: str, count: int) -> Any:
+def _pick_values(named: Mapping[str, float], letter: str, count: int) -> Any:
     return np.array([named[f"{letter}{n + 1}"] for n in range(count)], np.float32)
 
 
-def camera_info(model: Any, frame_id: str) -> dict[str, Any] | None:
+def make_camera_info(model: Any, frame_id: str) -> dict[str, Any] | None:
     """camera_info of one of NCore's models; None for those that ROS does not have (f-theta, windshields)."""
     kind = model.type()
     if kind not in ("opencv-pinhole", "opencv-fisheye", "ideal-pinhole") or model.external_distortion_parameters:
@@ -133,7 +133,7 @@ class Rays:
     """Points without a direction: at the origin, or not finite."""
 
 
-def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
+def make_rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
     """Return the rays of a structured array of points; None where it has no x, y and z.
 
     `names` are fields that have other names in NCore. direction * distance in float32 is within one step of the
@@ -161,19 +161,19 @@ def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
     further: dict[str, NDArray[Any]] = {}
     for name in fields:
         if name not in AXES:
-            further.setdefault(names.get(name, safe_name(name)), np.ascontiguousarray(points[name]))
+            further.setdefault(names.get(name, make_safe(name)), np.ascontiguousarray(points[name]))
     return Rays(direction.T, distance[None], intensity, further, left)
 
 
 def radar_names(fields: Iterable[str]) -> dict[str, str]:
     """Return the names in NCore of the fields of a radar's points, by their own."""
     own = {name.lower(): name for name in fields}
-    speed = speed_field(own.values())
+    speed = find_speed_field(own.values())
     own |= {"speed": speed} if speed is not None else {}
     return {own[old]: new for old, new in RADAR_NAMES.items() if old in own}
 
 
-def cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:
+def make_cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:
     """A PCD file of points (N, 3) and further values (N,) by name, binary; fields of other lengths are dropped."""
     columns = {axis: xyz[:, n].astype("<f4") for n, axis in enumerate(AXES)}
     for name, values in further.items():
@@ -185,7 +185,7 @@ def cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:
     table = np.empty(len(xyz), [(name, values.dtype) for name, values in columns.items()])
     for name, values in columns.items():
         table[name] = values
-    return pcd_header(table.dtype, len(table), 1) + table.tobytes()
+    return make_pcd_header(table.dtype, len(table), 1) + table.tobytes()
 
 
 @dataclass(slots=True)
@@ -222,7 +222,7 @@ def mark(rows: Sequence[Row], size: tuple[int, int], level: float) -> Marks:
             least = 0 if pixels.dtype == np.bool_ else level * np.iinfo(pixels.dtype).max
             shape = pixels > pixels.dtype.type(least)
         elif rings:
-            shape = filled(rings, size)
+            shape = fill_rings(rings, size)
         else:
             continue
         number = len(marks.told) + 1
@@ -237,13 +237,13 @@ def mark(rows: Sequence[Row], size: tuple[int, int], level: float) -> Marks:
     return marks
 
 
-def depth(png: bytes) -> NDArray[np.float32] | None:
+def read_depth(png: bytes) -> NDArray[np.float32] | None:
     """(height, width) m of a depth picture, 16-bit grayscale in mm; None of another one."""
     values = decode_gray(png)
     return None if values is None or values.dtype != np.uint16 else (values * MILLIMETRE).astype(np.float32)
 
 
-def filled(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[np.bool_]:
+def fill_rings(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[np.bool_]:
     """(height, width): the pixels of `size` (width, height) whose centres are in rings of normalised x, y.
 
     A ring within another is a hole.
@@ -261,7 +261,7 @@ def filled(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[n
     return np.logical_xor.accumulate(crossed[:, :width], axis=1)
 
 
-def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def select_columns(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the columns of annotation rows that are written into the metadata of a camera frame, as JSON."""
     found = []
     for row in rows:

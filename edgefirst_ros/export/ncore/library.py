@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, describe_extra
 from edgefirst_ros.export.importing import NOT_FOLLOWED, refuse_deep
 from edgefirst_ros.export.output import LossReport
 
@@ -49,7 +49,7 @@ LARGE, PACKED = 1 << 26, 64
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
+def convert_errors(what: str) -> Iterator[None]:
     """Turn any error that the library, zarr and Pillow raise on broken stores into a DatasetError."""
     try:
         yield
@@ -60,7 +60,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 @cache
-def library() -> Any:
+def load_library() -> Any:
     """Return the names of `ncore.data` and `ncore.data.v4` in one. Raises EdgeFirstError if they cannot be imported."""
     try:
         import ncore.data
@@ -68,7 +68,7 @@ def library() -> Any:
         from ncore.impl.common.transformations import HalfClosedInterval
         from upath import UPath
     except ImportError as error:
-        raise EdgeFirstError(f"{missing_extra('NCore', 'ncore-light', error)}; {WITHOUT_TORCH}") from error
+        raise EdgeFirstError(f"{describe_extra('NCore', 'ncore-light', error)}; {WITHOUT_TORCH}") from error
 
     class Library:
         """Namespace."""
@@ -82,15 +82,15 @@ def library() -> Any:
 
 
 @cache
-def components() -> tuple[Any, Any]:
+def load_components() -> tuple[Any, Any]:
     """Return (cube writer, cube reader): our custom component.
 
     `ai.edgefirst.radar_cube` holds frames by their stamp in µs, each the 16-bit grayscale PNG of the dataset (value =
     int16 + 32768, rows sequence x range, columns antenna x doppler x (re, im)) with what its text says as attributes.
     """
-    writer, reader = library().ComponentWriter, library().ComponentReader
+    writer, reader = load_library().ComponentWriter, load_library().ComponentReader
 
-    class CubeWriter(_named(writer, CUBE)):  # type: ignore[misc]
+    class CubeWriter(_get_class(writer, CUBE)):  # type: ignore[misc]
         """Radar cubes, one a frame."""
 
         def store_cube(self, png: bytes, timestamp_us: int, described: Mapping[str, Any]) -> None:
@@ -104,17 +104,17 @@ def components() -> tuple[Any, Any]:
             """Put the stamps of all frames."""
             self._group.create_dataset("timestamps_us", data=np.array(timestamps_us, np.uint64))
 
-    class CubeReader(_named(reader, CUBE)):  # type: ignore[misc]
+    class CubeReader(_get_class(reader, CUBE)):  # type: ignore[misc]
         """Radar cubes by their stamps."""
 
         @property
         def timestamps_us(self) -> Any:
             """(N,) uint64."""
-            return np.array(_there(self._group["timestamps_us"]))
+            return np.array(_fill_chunks(self._group["timestamps_us"]))
 
         def get_png(self, timestamp_us: int) -> bytes:
             """Return the picture of one cube."""
-            return bytes(np.array(_there(self._group[f"frames/{timestamp_us}/cube"])))
+            return bytes(np.array(_fill_chunks(self._group[f"frames/{timestamp_us}/cube"])))
 
         def get_cube(self, timestamp_us: int) -> Any:
             """Return one cube, an `edgefirst_ros.sensors.cube.Cube`: int16 (sequence, range, rx, doppler, 2)."""
@@ -125,7 +125,7 @@ def components() -> tuple[Any, Any]:
     return CubeWriter, CubeReader
 
 
-def _named(base: Any, name: str) -> Any:
+def _get_class(base: Any, name: str) -> Any:
     """Return the library's writer or reader of components, for those called `name` in the only version."""
 
     class Named(base):  # type: ignore[misc]
@@ -144,7 +144,7 @@ def _named(base: Any, name: str) -> Any:
     return Named
 
 
-def _there(array: Any) -> Any:
+def _fill_chunks(array: Any) -> Any:
     """Return an array whose chunks all exist, so that its store limits its size. Raises KeyError."""
     if array.ndim != 1:
         raise KeyError(f"{array.path} with one dimension")
@@ -162,7 +162,7 @@ def check_size(store: Path) -> None:
     if store.is_dir():
         paths = (Path(place, name) for place, _, names in os.walk(store) for name in names if name.startswith(".z"))
         room = sum(BLOCK + path.stat().st_size for path in paths)
-        _unpacked(store, (store / METADATA).read_bytes(), room)
+        _unpack_chunk(store, (store / METADATA).read_bytes(), room)
         return
     import cbor2
 
@@ -172,14 +172,14 @@ def check_size(store: Path) -> None:
         file.seek(-BLOCK, os.SEEK_END)
         _, _, offset, size = HEADER.unpack(file.read(HEADER.size))
         file.seek(offset)
-        table = cbor2.loads(_unpacked(store, file.read(min(size, room)), room))
+        table = cbor2.loads(_unpack_chunk(store, file.read(min(size, room)), room))
         entries = dict(zip(table["items"], zip(table["offset_datas"], table["sizes"], strict=True), strict=True))
         offset, size = entries[METADATA]
         file.seek(offset)
-        _unpacked(store, file.read(min(size, room)), room)
+        _unpack_chunk(store, file.read(min(size, room)), room)
 
 
-def _unpacked(store: Path, data: bytes, most: int) -> bytes:
+def _unpack_chunk(store: Path, data: bytes, most: int) -> bytes:
     found = lzma.LZMADecompressor(memlimit=MEMORY).decompress(data, most + 1)
     if len(found) > most:
         raise ValueError(f"{store.name}: index or metadata have more than {most} bytes, more than its entries can need")
@@ -292,7 +292,7 @@ def _is_store(path: Path) -> bool:
 
 def open_sequences(found: list[list[Path]]) -> Generator[Any]:
     """Yield the reader of each sequence, open until the next one. Raises DatasetError."""
-    lib = library()
+    lib = load_library()
     for stores in found:
         with ExitStack() as leaving:
             try:

@@ -15,40 +15,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
+from edgefirst_ros.dataset.names import MAX_FRAME, make_safe
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import importing
 from edgefirst_ros.export.importing import (
     SensorEntries,
     clean_text,
-    columns_of,
+    list_companion_columns,
     make_counts,
     make_metadata,
     name_kinds,
     refuse_links,
     stamp_picture,
 )
-from edgefirst_ros.export.ncore.components import RADAR_NAMES, camera_info, cloud
+from edgefirst_ros.export.ncore.components import RADAR_NAMES, make_camera_info, make_cloud
 from edgefirst_ros.export.ncore.library import (
     EARTH,
     OWN_CUBE,
     RIG,
     WORLD,
-    components,
+    convert_errors,
     find_sequences,
-    library,
+    load_components,
+    load_library,
     open_sequences,
-    reading,
 )
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import Budget, Limits
-from edgefirst_ros.sensors.calibration import frame_of, judge
+from edgefirst_ros.sensors.calibration import find_frame, judge
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import Buffer
 from edgefirst_ros.sensors.png import encode_gray
-from edgefirst_ros.sensors.transforms import BASE, geodetic, move_boxes, pose, quaternion, rotation, world_to_ecef
-from edgefirst_ros.streams import of_kind
+from edgefirst_ros.sensors.transforms import (
+    BASE,
+    convert_to_geodetic,
+    make_pose,
+    make_quaternion,
+    make_rotation,
+    make_world_to_ecef,
+    move_boxes,
+)
+from edgefirst_ros.streams import find_by_kind
 
 TOLERANCE = importing.TOLERANCE // 1000
 """Largest skew of a box against a picture, µs."""
@@ -84,13 +92,13 @@ def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossRep
     tally: Counter[str] = Counter()
     kinds: dict[str, str] = {}
     for reader in readers:
-        with reading(f"NCore sequence {reader.sequence_id!r}"):
+        with convert_errors(f"NCore sequence {reader.sequence_id!r}"):
             loader = _load(reader)
             tally["generic metadata"] += len(loader.generic_meta_data)
         for camera in loader.camera_ids:
             name = loader.sequence_id if len(loader.camera_ids) == 1 else f"{loader.sequence_id}-{camera}"
-            with reading(name):
-                taken = _Import(loader, reader, camera, safe_name(name), tally)
+            with convert_errors(name):
+                taken = _Import(loader, reader, camera, make_safe(name), tally)
             taken.write(out, budget, progress)
             kinds |= {companion.what: companion.kind for companion in taken.companions}
         for source in loader.point_clouds_ids:
@@ -125,7 +133,7 @@ _LINES = (
 
 
 def _load(reader: Any) -> Any:
-    lib = library()
+    lib = load_library()
     named = {}
     for argument, component in (
         ("poses", lib.PosesComponent),
@@ -155,7 +163,7 @@ class _Import:
         self.companions = list(self._find_companions(reader))
 
     def _find_companions(self, reader: Any) -> Iterator[SensorEntries]:
-        loader, cubes = self._loader, reader.open_component_readers(components()[1])
+        loader, cubes = self._loader, reader.open_component_readers(load_components()[1])
         of_cubes = {name.removesuffix(OWN_CUBE): name for name in cubes}
         for first, ids, get in (
             ("lidar", loader.lidar_ids, loader.get_lidar_sensor),
@@ -167,7 +175,7 @@ class _Import:
                 if name in ids and len(stamps := (sensor := get(name)).frames_timestamps_us[:, 1].astype(np.int64)):
                     make = partial(self._cloud, sensor, name, radar=first == "radar")
                     yield SensorEntries(
-                        name, kind, stamps * 1000, lru_cache(1)(make), partial(_exact_of, sensor, stamps)
+                        name, kind, stamps * 1000, lru_cache(1)(make), partial(_read_exact, sensor, stamps)
                     )
                 if first == "radar" and name in of_cubes:
                     found, own = cubes[of_cubes[name]], kind.replace(".pcd", ".png")
@@ -178,21 +186,21 @@ class _Import:
                     yield SensorEntries(f"cubes of {name}", own, stamps * 1000, png, partial(_stamp_in, png))
 
     def write(self, out: Path, budget: Budget, progress: Progress) -> None:
-        with reading(self._name):
+        with convert_errors(self._name):
             rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
             pictures = Pictures(self._loader, self._camera, self._name, budget, self._tally)
-        with DatasetWriter(out, self._name, companions=columns_of(self.companions)) as writer:
+        with DatasetWriter(out, self._name, companions=list_companion_columns(self.companions)) as writer:
             for n in range(len(self._stamps)):
-                with reading(f"{self._name}: picture {n}"):
+                with convert_errors(f"{self._name}: picture {n}"):
                     sample = self._sample(n, numbers[n], rows[n], boxes.get(n, {}), pictures)
                     if sample is None:
                         continue
-                    budget.take(unpacked=sum(memoryview(part).nbytes for _, parts in sample.members for part in parts))
+                    budget.spend(unpacked=sum(memoryview(part).nbytes for _, parts in sample.members for part in parts))
                     writer.write(sample)
                 self._tally["camera"] += 1
                 progress("importing from NCore", n + 1, len(self._stamps))
             if writer.samples:
-                with reading(self._name):
+                with convert_errors(self._name):
                     metadata = self._metadata(writer.samples)
                 writer.finish(metadata, pictures.labels, box3d_frame=BASE)
 
@@ -202,7 +210,7 @@ class _Import:
         """Return the sample of a picture; None if it is not a picture."""
         stamp, told = int(self._stamps[n]), self._sensor.get_frame_generic_meta_data(n)
         self._tally["generic metadata"] += len(told.keys() - OWN)
-        time = exact(told, stamp)
+        time = find_exact(told, stamp)
         data = self._sensor.get_frame_handle(n).get_data()
         kind = KINDS.get(data.get_encoded_image_format())
         if kind is None:
@@ -249,17 +257,17 @@ class _Import:
         rows: list[dict[str, Any]] = [{} for _ in self._stamps]
         for row, there in zip(rows, () if poses is None else poses, strict=False):
             if EARTH_RADIUS[0] < np.linalg.norm(there[:3, 3]) < EARTH_RADIUS[1]:
-                latitude, longitude, altitude = map(float, geodetic(there[:3, 3]))
-                turn = world_to_ecef(latitude, longitude, altitude)[:3, :3].T @ there[:3, :3]
+                latitude, longitude, altitude = map(float, convert_to_geodetic(there[:3, 3]))
+                turn = make_world_to_ecef(latitude, longitude, altitude)[:3, :3].T @ there[:3, :3]
                 row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
-                row["orientation"] = quaternion(turn).tolist()
+                row["orientation"] = make_quaternion(turn).tolist()
         self._tally["without a position"] += sum(not row for row in rows)
         return rows
 
     def _metadata(self, written: int) -> dict[str, Any]:
         transforms = []
         stems = {companion.kind: companion.kind.partition(".")[0] for companion in self.companions}
-        of = {of_kind(kind).key: frame for kind, frame in {**stems, **self._own_frames}.items()}
+        of = {find_by_kind(kind).key: frame for kind, frame in {**stems, **self._own_frames}.items()}
         there = {name: frame for name, frame in self._frames.items() if frame in of.values()}
         for sensor, child in {self._camera: self._camera, **there}.items():
             pose = self._pose(sensor, RIG, self._stamps[:1])
@@ -269,20 +277,20 @@ class _Import:
                         "parent": BASE,
                         "child": child,
                         "translation": list(map(float, pose[0, :3, 3])),
-                        "rotation": quaternion(pose[0, :3, :3]).tolist(),
+                        "rotation": make_quaternion(pose[0, :3, :3]).tolist(),
                     }
                 )
         model = self._sensor.model_parameters
-        info = camera_info(model, self._camera)
+        info = make_camera_info(model, self._camera)
         self._tally["camera models"] += info is None
-        self._tally["shutters"] += model.shutter_type != library().ShutterType.GLOBAL
+        self._tally["shutters"] += model.shutter_type != load_library().ShutterType.GLOBAL
         self._tally["camera masks"] += len(self._sensor.get_mask_images())
         files = [path.name for path in self._loader.sequence_paths]
         facts = {
             "sources": list(range(len(files))),
             "camera_info": info,
             "static_transforms": transforms,
-            "sensor_frames": {key: frame for key, frame in of.items() if frame != frame_of(key, {})},
+            "sensor_frames": {key: frame for key, frame in of.items() if frame != find_frame(key, {})},
             "calibration": judge(info, transforms, of.values()),
             "topics": {"reference": self._camera},
             "counts": make_counts(self._camera, len(self._stamps), written, "neither JPEG nor PNG, or broken"),
@@ -304,7 +312,7 @@ class _Import:
         if not radar:
             further.setdefault("intensity", sensor.get_frame_ray_bundle_return_intensity(n))
         kept = {name: values[valid] for name, values in further.items() if values.shape[:1] == valid.shape}
-        return cloud(points[valid], kept)
+        return make_cloud(points[valid], kept)
 
     # ---- boxes ---------------------------------------------------------------------------------
     def _boxes(self) -> dict[int, dict[str, dict[str, Any]]]:
@@ -315,7 +323,7 @@ class _Import:
             n = int(np.argmin(np.abs(self._stamps - seen.timestamp_us))) if len(self._stamps) else -1
             away = abs(int(self._stamps[n]) - seen.timestamp_us) if n >= 0 else TOLERANCE + 1
             box = self._box(seen, int(self._stamps[n])) if away <= TOLERANCE else None
-            track = identity(self._name, seen.track_id)
+            track = make_identity(self._name, seen.track_id)
             if box is None:
                 self._tally["cuboids without a picture"] += 1
                 continue
@@ -334,37 +342,37 @@ class _Import:
                 box = seen.transform(RIG, time, graph, anchor).bbox3
             except Exception:  # noqa: BLE001, S112  # the library's own kinds of KeyError, assertion and ValueError
                 continue
-            way = pose(about_axes(box.rot), np.array(box.centroid, float))
+            way = make_pose(make_turn(box.rot), np.array(box.centroid, float))
             if np.isfinite([*way.flat, *box.dim]).all():
                 return list(map(float, move_boxes([0, 0, 0, *box.dim], way)[0]))
         return None
 
 
-def _exact_of(sensor: Any, stamps: NDArray[np.int64], n: int) -> int:
-    return exact(sensor.get_frame_generic_meta_data(n), int(stamps[n]))
+def _read_exact(sensor: Any, stamps: NDArray[np.int64], n: int) -> int:
+    return find_exact(sensor.get_frame_generic_meta_data(n), int(stamps[n]))
 
 
 def _stamp_in(png: Callable[[int], bytes], n: int) -> int | None:
     return decode_cube(png(n)).timestamp
 
 
-def exact(told: dict[str, Any], stamp_us: int) -> int:
+def find_exact(told: dict[str, Any], stamp_us: int) -> int:
     """Return the stamp in ns that `export` put into the metadata of a frame, else that of NCore."""
     said = told.get("timestamp_ns")
     return said if type(said) is int and said // 1000 == stamp_us else stamp_us * 1000
 
 
-def about_axes(angles: Sequence[float]) -> NDArray[np.float64]:
+def make_turn(angles: Sequence[float]) -> NDArray[np.float64]:
     """(3, 3) turn about x, then y, then z, each by its angle in rad."""
     found = np.eye(3)
     for n, angle in enumerate(angles):
         axis = np.zeros(3)
         axis[n] = np.sin(angle / 2)
-        found = rotation([*axis, np.cos(angle / 2)]) @ found
+        found = make_rotation([*axis, np.cos(angle / 2)]) @ found
     return found
 
 
-def identity(sequence: str, track: str) -> str:
+def make_identity(sequence: str, track: str) -> str:
     """Return the UUID of a track: its own, else one made of sequence and track."""
     try:
         return str(uuid.UUID(track))
@@ -377,7 +385,7 @@ class Pictures:
     """Labels and metadata of the pictures of one camera."""
 
     def __init__(self, loader: Any, camera: str, name: str, budget: Budget, tally: Counter[str]) -> None:
-        lib = library()
+        lib = load_library()
         self._name, self._budget, self._tally = name, budget, tally
         self.labels: list[str] | None = None
         """Names of classes, where masks of classes told them."""
@@ -428,7 +436,7 @@ class Pictures:
         for row in noted if isinstance(noted, list) else ():
             if isinstance(row, dict) and isinstance(row.get("object_id"), str):
                 thing = clean_text(row["object_id"])
-                rows[thing] = {"object_id": thing, **_sound(row, COLUMNS)}
+                rows[thing] = {"object_id": thing, **_select_sound(row, COLUMNS)}
         classes = self._label("semantic", stamp)
         values = self._values(classes)
         if values is not None:
@@ -456,13 +464,13 @@ class Pictures:
                 uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}/{stamp}/{value}")
             )
             row = rows.setdefault(identity, {"object_id": identity})
-            row |= _sound(one, ("label", "label_index"))
-            self._budget.take(unpacked=values.size)
+            row |= _select_sound(one, ("label", "label_index"))
+            self._budget.spend(unpacked=values.size)
             row["mask"] = encode_gray(values == value)
             self._tally["instances"] += 1
 
 
-def _sound(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+def _select_sound(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     """Return the columns with a value of the right type; foreign metadata may hold anything."""
     kept = {name: row[name] for name in columns if name in row and _FITS[name](row[name])}
     return {name: clean_text(value) if name == "label" else value for name, value in kept.items()}

@@ -20,29 +20,29 @@ from numpy.typing import NDArray
 
 from edgefirst_ros import streams
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.names import make_safe
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
-from edgefirst_ros.export.drive import Drive, describe_sources, drives, posed_drives
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, pluralize
+from edgefirst_ros.export.drive import Drive, describe_sources, list_drives, select_posed
 from edgefirst_ros.export.ncore.components import (
     HALF,
     MILLIMETRE,
     Marks,
     Rays,
-    camera_model,
-    depth,
+    make_camera_model,
+    make_rays,
     mark,
-    plain,
     radar_names,
-    rays,
+    read_depth,
+    select_columns,
 )
-from edgefirst_ros.export.ncore.library import CUBE, EARTH, OWN_CUBE, RIG, WORLD, components, library
-from edgefirst_ros.export.output import LossReport, ahead
+from edgefirst_ros.export.ncore.library import CUBE, EARTH, OWN_CUBE, RIG, WORLD, load_components, load_library
+from edgefirst_ros.export.output import LossReport, make_ahead
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.jpeg import check_jpeg
-from edgefirst_ros.sensors.png import check_png, png_chunks
+from edgefirst_ros.sensors.png import check_png, iter_chunks
 
 RIGID = 1e-6
 """Largest deviation of a rotation from orthonormal."""
@@ -85,19 +85,19 @@ Store = Literal["itar", "directory"]
 
 def is_companion(kind: str) -> bool:
     """True for a member with a stamp of its own: a cube, a cloud, or a picture of another camera than the first."""
-    sensor = streams.of_kind(kind)
+    sensor = streams.find_by_kind(kind)
     return sensor.form in ("cube", "cloud") or (sensor.form == "camera" and sensor.instance is not None)
 
 
-def sensor_of(kind: str) -> str:
+def name_sensor(kind: str) -> str:
     """Return the name of a kind's sensor in NCore: `lidar`, or `lidar-rear` of a further one."""
     return kind.partition(".")[0]
 
 
-def home_of(kind: str) -> str:
+def find_home(kind: str) -> str:
     """Return the home of a companion's messages in NCore."""
-    sensor = sensor_of(kind)
-    return CUBE if streams.of_kind(kind).form == "cube" else f"{sensor.partition('-')[0]}s/{sensor}"
+    sensor = name_sensor(kind)
+    return CUBE if streams.find_by_kind(kind).form == "cube" else f"{sensor.partition('-')[0]}s/{sensor}"
 
 
 def check_rigid(what: str, poses: NDArray[Any]) -> None:
@@ -146,11 +146,11 @@ PreparedSample = tuple[list[dict[str, Any]], list[PreparedMember], Marks | None]
 """Annotations, members, and marks: None outside of the sequence's time, or if the picture's size was unknown."""
 
 
-def described(png: bytes) -> dict[str, Any]:
+def read_description(png: bytes) -> dict[str, Any]:
     """Return the description in a cube's picture: layout, shape, scales, is_complex, timestamp. Raises DatasetError."""
     found: dict[str, Any] = {}
     try:
-        for kind, body in png_chunks(png):
+        for kind, body in iter_chunks(png):
             if kind == b"IDAT":
                 break
             keyword, _, value = bytes(body).partition(b"\0") if kind == b"tEXt" else (b"", b"", b"")
@@ -163,10 +163,10 @@ def described(png: bytes) -> dict[str, Any]:
     return found
 
 
-def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: Counter[str]) -> None:
+def report_losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: Counter[str]) -> None:
     """Add the lines of an NCore export to its report."""
     report.add(f"poses ({describe_sources(found)})", "poses/default")
-    _sensors(report, tally)
+    _report_sensors(report, tally)
     calibrations = [dataset.calibration(sequence) for sequence in dataset.sequences]
     if any(isinstance(known.camera_info, dict) for known in calibrations):
         report.add(
@@ -181,25 +181,25 @@ def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: 
         report.add(f"annotations: {name}", where, lost)
     for name in dataset.frames.columns if dataset.frames is not None else ():
         if name not in ("name", "frame"):
-            where, lost = FRAMES.get(name) or _home_of_column(name)
+            where, lost = FRAMES.get(name) or _find_column_home(name)
             if name in ("latitude", "longitude", "altitude", "orientation") and all(d.has_poses for d in found):
                 where, lost = "", "not used: the dataset has poses"
             report.add(f"frames: {name}", where, lost)
 
 
-def _home_of_column(name: str) -> tuple[str, str]:
+def _find_column_home(name: str) -> tuple[str, str]:
     column, _, what = name.rpartition("_")
     with suppress(KeyError):
-        sensor = streams.of_column(column)
+        sensor = streams.find_by_column(column)
         if what == "timestamp":
             exact = "among its attributes" if sensor.form == "cube" else "in the metadata of the frame"
-            return f"{home_of(sensor.kind)}: stamps of frames, µs; ns {exact}", ""
+            return f"{find_home(sensor.kind)}: stamps of frames, µs; ns {exact}", ""
         if what == "size":
             return "intrinsics/default: resolution", ""
     return "", "has no place in NCore"
 
 
-def _sensors(report: LossReport, tally: Counter[str]) -> None:
+def _report_sensors(report: LossReport, tally: Counter[str]) -> None:
     report.add("samples", "frames of the sensors", number=tally["samples"])
     report.count(
         "samples before the first and after the last position",
@@ -216,10 +216,10 @@ def _sensors(report: LossReport, tally: Counter[str]) -> None:
     cut = tally["bytes of NUL"]
     said = f"{cut} NUL bytes after the pictures are cut off" if cut else ""
     report.count("camera", "cameras/camera", said, tally["camera"])
-    kinds = {kind for key in tally if streams.form_of(kind := key.partition(" ")[0]) is not None}
-    for kind in sorted(kinds, key=lambda kind: streams.of_kind(kind).order):
+    kinds = {kind for key in tally if streams.find_form(kind := key.partition(" ")[0]) is not None}
+    for kind in sorted(kinds, key=lambda kind: streams.find_by_kind(kind).order):
         if is_companion(kind):
-            _companion(report, tally, kind, home_of(kind))
+            _report_companion(report, tally, kind, find_home(kind))
         else:
             report.count(kind, "", "has no place in NCore", tally[kind])
     for what, where, lost in (
@@ -235,9 +235,9 @@ def _sensors(report: LossReport, tally: Counter[str]) -> None:
         report.count(what, where, lost, tally[what])
 
 
-def _companion(report: LossReport, tally: Counter[str], kind: str, where: str) -> None:
+def _report_companion(report: LossReport, tally: Counter[str], kind: str, where: str) -> None:
     left = tally[f"{kind} points left"]
-    said = f"{counted(left, 'point')} at the origin or not finite" if left else ""
+    said = f"{pluralize(left, 'point')} at the origin or not finite" if left else ""
     report.count(kind, where, said, tally[kind])
     mark = f"{kind} field "
     for name in sorted(key.removeprefix(mark) for key in tally if key.startswith(mark)):
@@ -259,31 +259,31 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
     """
     if store not in ("itar", "directory"):
         raise UsageError(f"--store: expected itar or directory, got {store!r}")
-    library()
+    load_library()
     tally: Counter[str] = Counter()
     done = 0
-    found = posed_drives(drives(dataset), report, least=2)
+    found = select_posed(list_drives(dataset), report, least=2)
     for drive in found:
-        folder = out / safe_name(drive.name)
+        folder = out / make_safe(drive.name)
         if folder.exists():
             raise DatasetError(f"{drive.name!r} and another sequence have the same folder name")
         with ExitStack() as leaving:
             sequence = _Sequence(drive, folder, store, tally)
             quick = not is_remote(dataset.paths.container)  # the library and numpy hold the interpreter's lock
-            made = leaving.enter_context(closing(ahead(sequence.tasks(), sequence.make, quick=quick)))
+            made = leaving.enter_context(closing(make_ahead(sequence.tasks(), sequence.make, quick=quick)))
             for task, ready in made:
                 sequence.add(task, ready)
                 done += 1
                 progress("exporting to NCore", done, sum(map(len, found)))
             sequence.finish()
-    losses(dataset, found, report, tally)
+    report_losses(dataset, found, report, tally)
 
 
 class _Sequence:
     """One drive on its way."""
 
     def __init__(self, drive: Drive, folder: Path, store: Store, tally: Counter[str]) -> None:
-        lib = library()
+        lib = load_library()
         known = np.flatnonzero(drive.located)
         self._drive, self._folder, self._tally = drive, folder, tally
         self._stamps = drive.stamps // MICROSECOND
@@ -294,7 +294,7 @@ class _Sequence:
         described = {"source": "EdgeFirst dataset", "dataset": drive.dataset.paths.name, "sequence": drive.name}
         interval = lib.HalfClosedInterval(self._start, self._stop)
         self._groups = lib.SequenceComponentGroupsWriter(
-            lib.UPath(folder), safe_name(drive.name), drive.name, interval, described, store
+            lib.UPath(folder), make_safe(drive.name), drive.name, interval, described, store
         )
         self._poses = self._register(lib.PosesComponent.Writer, "default")
         self._store_poses(known)
@@ -346,17 +346,17 @@ class _Sequence:
 
     def _sensor(self, kind: str) -> Any:
         """Return the writer of a kind of member, begun with its first frame."""
-        form, sensor = streams.of_kind(kind).form, sensor_of(kind)
+        form, sensor = streams.find_by_kind(kind).form, name_sensor(kind)
         key = sensor if form == "camera" else kind
         if key not in self._sensors:
-            lib = library()
+            lib = load_library()
             if form == "cube" and self._drive.find_frame(kind) != self._drive.find_frame(f"{sensor}.pcd"):
                 sensor += OWN_CUBE
             place = self._drive.place(kind)
             check_rigid(f"{sensor} to {RIG}", place)
             self._poses.store_static_pose(sensor, RIG, place)  # the points and cubes of one radar have one place
             if form == "cube":
-                self._sensors[key] = self._register(components()[0], sensor, "radar_cube")
+                self._sensors[key] = self._register(load_components()[0], sensor, "radar_cube")
             else:
                 writers = {CAMERA: lib.CameraSensorComponent, "lidar": lib.LidarSensorComponent}
                 component = writers.get(sensor.partition("-")[0], lib.RadarSensorComponent)
@@ -391,14 +391,14 @@ class _Sequence:
             data = dataset.container.read(name)
             made: Any = None
             try:
-                form = streams.of_kind(kind).form
+                form = streams.find_by_kind(kind).form
                 if kind in task.fits and form == "cube":
-                    made = described(data)
+                    made = read_description(data)
                 elif kind in task.fits and form != "camera":
                     points = decode_cloud(data)
-                    made = rays(points, radar_names(points.dtype.names or ()) if streams.is_radar(kind) else {})
+                    made = make_rays(points, radar_names(points.dtype.names or ()) if streams.is_radar(kind) else {})
                 elif kind == "depth.png" and task.reached:
-                    made = depth(data)
+                    made = read_depth(data)
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
             members.append((kind, data, made))
@@ -413,7 +413,7 @@ class _Sequence:
         for kind, data, made in members:
             if kind.startswith("camera."):
                 if reached:
-                    annotations = {"annotations": told} if (told := plain(rows)) else {}
+                    annotations = {"annotations": told} if (told := select_columns(rows)) else {}
                     self._picture(n, kind, data, int(self._drive.stamps[n]), **annotations)
             elif self._drive.lacks_intrinsics(kind):
                 self._tally[f"{kind} without CameraInfo"] += 1
@@ -445,7 +445,7 @@ class _Sequence:
     def _label(self, what: str) -> Any:
         """Return the writer of camera labels of a kind, begun with its first label."""
         if what not in self._labels:
-            lib = library()
+            lib = load_library()
             if what == "depth":
                 quantised = lib.QuantizationParams(np.dtype(np.uint16), MILLIMETRE, 0.0)
                 schema = lib.LabelSchema(np.dtype(np.float32), (), lib.LabelEncoding.RAW, None, quantised)
@@ -469,12 +469,12 @@ class _Sequence:
         self._last[kind, fits] = at, data
         if not fits:
             self._tally[f"{kind} outside"] += 1
-        elif streams.of_kind(kind).form == "cube":
+        elif streams.find_by_kind(kind).form == "cube":
             stamp = at // MICROSECOND
             self._sensor(kind).store_cube(data, stamp, made)
             self._cubes.setdefault(kind, []).append(stamp)
             self._tally[kind] += 1
-        elif streams.of_kind(kind).form == "camera":
+        elif streams.find_by_kind(kind).form == "camera":
             self._picture(task.number, kind, data, at)
         elif made is None:
             self._tally[f"{kind} without a place"] += 1
@@ -483,12 +483,12 @@ class _Sequence:
 
     def _picture(self, n: int, kind: str, data: bytes, at: int, **meta: Any) -> None:
         """Store a picture of a sample without the NUL bytes at its end, which NCore would cut off."""
-        row, picture, camera = self._drive.row(n), data.rstrip(b"\0"), sensor_of(kind)
+        row, picture, camera = self._drive.row(n), data.rstrip(b"\0"), name_sensor(kind)
         what = CAMERA if camera == CAMERA else kind
         if not picture:
             self._tally[f"{what} empty"] += what != CAMERA
             return
-        sensor, form = streams.of_kind(kind), kind.rpartition(".")[2]
+        sensor, form = streams.find_by_kind(kind), kind.rpartition(".")[2]
         place = f"{self._drive.name!r}: frame {row.get('frame')}" + (f" of {camera}" if camera != CAMERA else "")
         try:
             size = row.get(sensor.size_column) or (check_jpeg if form == "jpeg" else check_png)(picture)
@@ -497,7 +497,7 @@ class _Sequence:
         known = self._sizes.get(camera)
         if known is None:
             known = self._sizes[camera] = (int(size[0]), int(size[1]))
-            self._intrinsics.store_camera_intrinsics(camera, camera_model(self._drive.info_of(sensor.key), known))
+            self._intrinsics.store_camera_intrinsics(camera, make_camera_model(self._drive.info_of(sensor.key), known))
             self._masks.store_camera_masks(camera, {})
         if tuple(size) != known:
             raise DatasetError(
@@ -525,7 +525,7 @@ class _Sequence:
 
     def _boxes(self, n: int, rows: list[dict[str, Any]]) -> None:
         """Add the boxes of a sample, in the frame `rig`; one without an object_id is named by its sample and row."""
-        lib, drive, stamp = library(), self._drive, int(self._stamps[n])
+        lib, drive, stamp = load_library(), self._drive, int(self._stamps[n])
         for number, row in enumerate(rows):
             box = row.get("box3d")
             if box is None:
@@ -554,7 +554,7 @@ class _Sequence:
     # ---- the end -----------------------------------------------------------------------------
     def finish(self) -> None:
         """Complete the stores, and write the library's summary beside them."""
-        lib, drive = library(), self._drive
+        lib, drive = load_library(), self._drive
         writer = self._register(lib.CuboidsComponent.Writer, "default")
         writer.store_observations(self._observations)
         writer.set_generic_data({"score": np.array(self._scores, np.float32)})
@@ -563,5 +563,5 @@ class _Sequence:
             self._sensors[kind].store_timestamps(stamps)
         summary = lib.SequenceComponentGroupsReader(self._groups.finalize()).get_sequence_meta().to_dict()
         summary["component_stores"].sort(key=lambda store: store["path"])  # the library has them as they were hashed
-        path = self._folder / f"{safe_name(drive.name)}.json"
+        path = self._folder / f"{make_safe(drive.name)}.json"
         path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")

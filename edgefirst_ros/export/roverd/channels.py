@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.lock import WriteBehind, byte_views, open_file, write_at
+from edgefirst_ros.dataset.names import make_safe
+from edgefirst_ros.dataset.storage.lock import WriteBehind, open_file, view_bytes, write_at
 from edgefirst_ros.dataset.storage.zip_read import Container
-from edgefirst_ros.dataset.tables.write import json_text
+from edgefirst_ros.dataset.tables.write import encode_json
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError
 from edgefirst_ros.export.importing import read_json
-from edgefirst_ros.sensors.cloud import FIELD_NAME, pcd_header
+from edgefirst_ros.sensors.cloud import FIELD_NAME, make_pcd_header
 from edgefirst_ros.sensors.cube import Cube, encode_cube
 
 STAMPS = "ts"
@@ -86,7 +86,7 @@ class RawWriter:
         else:
             self._file.write(bytes(missing))
         self._count += 1
-        self._behind.reached(self._count * self._size)
+        self._behind.advance(self._count * self._size)
 
     def close(self) -> None:
         """Complete the file."""
@@ -108,8 +108,8 @@ class FramesWriter:
 
     def append(self, packed: Sequence[bytes | memoryview]) -> None:
         """Add an entry: an .xz as buffers."""
-        self._offset = write_at(self._file.fileno(), byte_views(packed)[0], self._offset)
-        self._behind.reached(self._offset)
+        self._offset = write_at(self._file.fileno(), view_bytes(packed)[0], self._offset)
+        self._behind.advance(self._offset)
         self._index.write(struct.pack("<Q", self._offset))
 
     def close(self) -> None:
@@ -118,31 +118,37 @@ class FramesWriter:
         self._index.close()
 
 
-def stored(data: NDArray[Any]) -> list[bytes | memoryview]:
+def pack_stored(data: NDArray[Any]) -> list[bytes | memoryview]:
     """Return an .xz of contiguous `data` as buffers, not compressed.
 
     LZMA packs some 12 MB/s a processor at its quickest and gains less than half of a radar cube; a disk takes hundreds.
     """
     view = data.reshape(-1).view(np.uint8).data
-    parts: list[bytes | memoryview] = [_MAGIC + _CRC32 + _crc(_CRC32), _BLOCK + _crc(_BLOCK)]
+    parts: list[bytes | memoryview] = [_MAGIC + _CRC32 + _checksum(_CRC32), _BLOCK + _checksum(_BLOCK)]
     size = len(_BLOCK) + 4
     for start in range(0, len(view), PLAIN):
         chunk = view[start : start + PLAIN]
         parts += (struct.pack(">BH", 2 if start else 1, len(chunk) - 1), chunk)
         size += 3 + len(chunk)
     size += 1
-    index = b"\0\1" + _number(size + 4) + _number(len(view))
+    index = b"\0\1" + _encode_number(size + 4) + _encode_number(len(view))
     index += bytes(-len(index) % 4)
     footer = struct.pack("<I", len(index) // 4) + _CRC32  # of index and its CRC, in fours less one
-    parts += (b"\0" + bytes(-size % 4), _crc(view), index, _crc(index), _crc(footer) + footer + _END)
+    parts += (
+        b"\0" + bytes(-size % 4),
+        _checksum(view),
+        index,
+        _checksum(index),
+        _checksum(footer) + footer + _END,
+    )
     return parts
 
 
-def _crc(data: bytes | memoryview) -> bytes:
+def _checksum(data: bytes | memoryview) -> bytes:
     return struct.pack("<I", zlib_ng.crc32(data))
 
 
-def _number(value: int) -> bytes:
+def _encode_number(value: int) -> bytes:
     """Return a multibyte integer of .xz."""
     found = bytearray()
     while value > 0x7F:
@@ -171,7 +177,7 @@ def write_stamps(
 def write_json(path: Path, value: object) -> None:
     """A new file of JSON; numbers that are not finite become null."""
     with path.open("x", encoding="utf-8") as file:
-        file.write(json_text(value) + "\n")
+        file.write(encode_json(value) + "\n")
 
 
 class ChannelReader:
@@ -182,13 +188,13 @@ class ChannelReader:
         found = read_json(folder / META)
         try:
             self.channels: dict[str, tuple[str, np.dtype[Any], tuple[int, ...]]] = {
-                name: (channel["format"], _dtype(channel["type"]), _shape(channel["shape"]))
+                name: (channel["format"], _find_dtype(channel["type"]), _parse_shape(channel["shape"]))
                 for name, channel in found.items()
             }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DatasetError(f"{folder / META}: is not a description of channels: {error!r}") from error
 
-    def described(self, name: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+    def describe_channel(self, name: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
         """(format, type, shape) of a required channel."""
         if name not in self.channels or Path(name).name != name:
             raise DatasetError(f"{self.folder}: has no channel {name!r}")
@@ -196,7 +202,7 @@ class ChannelReader:
 
     def raw(self, name: str) -> NDArray[Any]:
         """Return all whole entries of a `raw` channel, (N, *shape), mapped."""
-        form, dtype, shape = self.described(name)
+        form, dtype, shape = self.describe_channel(name)
         path = self.folder / name
         if form != "raw":
             raise DatasetError(f"{path}: has the format {form!r}, expected 'raw'")
@@ -212,7 +218,7 @@ class ChannelReader:
 
     def count(self, name: str) -> int:
         """Whole entries of a `raw` or `lzmaf` channel."""
-        if self.described(name)[0] == "raw":
+        if self.describe_channel(name)[0] == "raw":
             return len(self.raw(name))
         try:
             return max(0, (self.folder / (name + INDEX)).stat().st_size // 8 - 1)
@@ -230,7 +236,7 @@ class ChannelReader:
 
     def frame(self, name: str, number: int) -> NDArray[Any]:
         """Return one entry of an `lzmaf` channel, of the channel's shape."""
-        form, dtype, shape = self.described(name)
+        form, dtype, shape = self.describe_channel(name)
         path = self.folder / name
         size = dtype.itemsize * math.prod(shape)
         if form != "lzmaf" or size > LARGEST:
@@ -252,13 +258,13 @@ class ChannelReader:
         return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _dtype(kind: str) -> np.dtype[Any]:
+def _find_dtype(kind: str) -> np.dtype[Any]:
     if kind.removeprefix("<") not in KINDS:
         raise ValueError(f"type {kind!r}")
     return np.dtype(f"<{kind.removeprefix('<')}")
 
 
-def _shape(shape: Sequence[int]) -> tuple[int, ...]:
+def _parse_shape(shape: Sequence[int]) -> tuple[int, ...]:
     if not all(type(side) is int and side > 0 for side in shape):
         raise ValueError(f"shape {shape!r}")
     return tuple(shape)
@@ -271,12 +277,12 @@ def has_channels(record: np.dtype[Any]) -> bool:
         return False
     others = [name for name in names if name not in PLACE]
     taken = {name + INDEX for name in names} | OWN
-    return all(safe_name(name) == name and name not in taken for name in others) and len(
+    return all(make_safe(name) == name and name not in taken for name in others) and len(
         {name.casefold() for name in others}
     ) == len(others)
 
 
-def most_points(container: Container, names: Iterable[str]) -> int:
+def count_most_points(container: Container, names: Iterable[str]) -> int:
     """Return the most points of any of these PCD files, at least 1, from only their headers."""
     most = 1
     for name in names:
@@ -296,7 +302,7 @@ def open_cloud_channels(folder: Path, record: np.dtype[Any], most: int) -> dict[
     return {name: RawWriter(folder / name, *form) for name, form in forms.items()}
 
 
-def channels_of(cloud: NDArray[Any]) -> dict[str, Any]:
+def split_channels(cloud: NDArray[Any]) -> dict[str, Any]:
     """Return the values of each channel of a cloud (height, width), structured."""
     points = cloud.reshape(-1)
     xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
@@ -316,7 +322,7 @@ class CloudReader:
         most = self._xyz.shape[1]
         self._height = reader.raw(HEIGHT) if HEIGHT in reader.channels else None
         plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
-        fields = {name: reader.raw(name) for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name}
+        fields = {name: reader.raw(name) for name in plain if FIELD_NAME.fullmatch(name) and make_safe(name) == name}
         self._others = {name: values for name, values in fields.items() if values.ndim > 1 and values.shape[1] == most}
         kinds: dict[str, Any] = dict.fromkeys(PLACE, ("<f4", ()))
         kinds |= {name: (values.dtype, values.shape[2:]) for name, values in self._others.items()}
@@ -338,7 +344,7 @@ class CloudReader:
                 points[name] = values[number, :length]
         except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise DatasetError(f"{self._folder}: entry {number} cannot be read: {error}") from error
-        return pcd_header(points.dtype, length // height, height) + points.tobytes()
+        return make_pcd_header(points.dtype, length // height, height) + points.tobytes()
 
 
 # ---- cubes ---------------------------------------------------------------------------------------
@@ -421,7 +427,7 @@ class VideoWriter:
             raise StorageError(f"{self._path}: cannot write: {error}") from error
 
 
-def pictures(path: Path) -> Iterator[bytes]:
+def decode_pictures(path: Path) -> Iterator[bytes]:
     """The pictures of a video in their order, as they are in it. Raises DatasetError where they cannot be read."""
     import av
 

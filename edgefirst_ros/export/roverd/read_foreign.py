@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.names import make_safe
 from edgefirst_ros.dataset.writer import DatasetWriter, NewSample
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.export.importing import (
     NOT_FOLLOWED,
     TOLERANCE,
     SensorEntries,
-    columns_of,
+    list_companion_columns,
     make_counts,
     make_metadata,
     name_kinds,
@@ -44,17 +44,17 @@ from edgefirst_ros.export.roverd.channels import (
     XYZ,
     ChannelReader,
     CloudReader,
-    pictures,
+    decode_pictures,
     write_cube,
 )
 from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.jpeg import HUFFMAN, Buffer, check_jpeg
-from edgefirst_ros.sensors.navigation import Fix, FixTrack, ValueTrack, slerp
+from edgefirst_ros.sensors.navigation import Fix, FixTrack, ValueTrack, interpolate
 from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import Floats
-from edgefirst_ros.streams import INSTANCE, of_kind
+from edgefirst_ros.streams import INSTANCE, find_by_kind
 
 MOST_FIXES = 1 << 20
 """Positions of a trace that are read: 29 h at 10 Hz."""
@@ -76,12 +76,14 @@ def restore(source: Path, out: Path, limits: Limits, report: LossReport, progres
     traces = sorted(_find_traces(source, report))
     if not traces:
         raise DatasetError(f"{source}: contains no roverd trace, a folder of sensors with a {META} each")
-    name = safe_name(source.resolve().name)
+    name = make_safe(source.resolve().name)
     budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces), limits)
     names = name_sequences(trace.resolve().name for trace in traces)
     sequences: dict[str, dict[str, Any]] = {}
     # Each is opened twice, one at a time: open ones hold files and stamps.
-    companions = columns_of(companion for trace in traces for companion in _ForeignTrace(trace, budget).companions)
+    companions = list_companion_columns(
+        companion for trace in traces for companion in _ForeignTrace(trace, budget).companions
+    )
     with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:
         failing.callback(writer.abort)
         for place, (trace, sequence) in enumerate(zip(traces, names, strict=True)):
@@ -138,7 +140,7 @@ class _ForeignTrace:
         """Samples so far."""
         self._beyond = 0
         """Pictures without a stamp."""
-        self.companions = list(self._found())
+        self.companions = list(self._find_channels())
         camera = self._readers.get("camera")
         self._video = camera is not None and _is_video(camera)
         self._stamps = camera.stamps() if camera is not None and self._video else np.empty(0, np.int64)
@@ -147,24 +149,24 @@ class _ForeignTrace:
             raise DatasetError(f"{folder / 'camera' / STAMPS}: the times do not rise")
         self._gps = "gps" if "gps" in self._readers else GPS
         self._imu = "imu" if "imu" in self._readers else IMU
-        self._fixes, self._turns = FixTrack(), ValueTrack(slerp)
+        self._fixes, self._turns = FixTrack(), ValueTrack(interpolate)
 
-    def _found(self) -> Iterator[SensorEntries]:
+    def _find_channels(self) -> Iterator[SensorEntries]:
         """Yield the channels that can be imported, by their names in roverd and in `export`."""
         for first, kind in (("radar_points", "radar.pcd"), ("lidar_points", "lidar.pcd"), ("radar_cube", "radar.png")):
-            for sensor, own in name_kinds(kind, self._named(first), first).items():
+            for sensor, own in name_kinds(kind, self._list_sensors(first), first).items():
                 reader = self._readers[sensor]
                 cubes = first == "radar_cube" and (reader.folder / RADAR).is_file()
                 if first != "radar_cube" and {XYZ, LENGTH, STAMPS} <= reader.channels.keys():
-                    yield _companion(sensor, reader, (XYZ, LENGTH), CloudReader(reader).__getitem__, own)
+                    yield _make_companion(sensor, reader, (XYZ, LENGTH), CloudReader(reader).__getitem__, own)
                 elif cubes and {CUBE, STAMPS} <= reader.channels.keys():
                     make_cube = partial(_make_cube, reader, reader.stamps(), self._budget)
-                    yield _companion(f"{sensor}/{CUBE}", reader, (CUBE,), make_cube, own)
-        for sensor, own in name_kinds("camera.jpeg", self._named("camera"), "camera").items():
+                    yield _make_companion(f"{sensor}/{CUBE}", reader, (CUBE,), make_cube, own)
+        for sensor, own in name_kinds("camera.jpeg", self._list_sensors("camera"), "camera").items():
             reader = self._readers[sensor]
             if sensor != "camera" and {VIDEO, STAMPS} <= reader.channels.keys() and _is_video(reader):
-                numbered = enumerate(pictures(reader.folder / VIDEO))
-                yield _companion(f"{sensor}/{VIDEO}", reader, (), partial(_picture_at, numbered), own)
+                numbered = enumerate(decode_pictures(reader.folder / VIDEO))
+                yield _make_companion(f"{sensor}/{VIDEO}", reader, (), partial(_get_picture, numbered), own)
         for sensor, channel, kind, dtype, make in (
             ("lidar", "rng", "lidar.png", "<u2", partial(encode_gray, smooth=True)),
             ("lidar", "rfl", "lidar.jpeg", "u1", _encode_reflect),
@@ -172,12 +174,12 @@ class _ForeignTrace:
         ):
             other = self._readers.get(sensor)
             if other and {channel, STAMPS} <= other.channels.keys():
-                form, found, shape = other.described(channel)
+                form, found, shape = other.describe_channel(channel)
                 if form == "lzmaf" and found == np.dtype(dtype) and len(shape) == 2:
-                    taken = partial(_frame, other, channel, make, self._budget)
-                    yield _companion(f"{sensor}/{channel}", other, (channel,), taken, kind)
+                    taken = partial(_read_frame, other, channel, make, self._budget)
+                    yield _make_companion(f"{sensor}/{channel}", other, (channel,), taken, kind)
 
-    def _named(self, first: str) -> list[str]:
+    def _list_sensors(self, first: str) -> list[str]:
         """Return the sensors of a kind: `lidar_points`, and as an export names further ones."""
         further = re.compile(f"{first}(_{INSTANCE})?")
         return [name for name in self._readers if further.fullmatch(name)]
@@ -225,7 +227,7 @@ class _ForeignTrace:
         self._read_fixes()
         self._read_turns()
         path = self._folder / "camera" / VIDEO
-        for number, jpeg in enumerate(pictures(path)):
+        for number, jpeg in enumerate(decode_pictures(path)):
             if number >= self.total:
                 self._beyond += 1
                 continue
@@ -235,7 +237,7 @@ class _ForeignTrace:
 
     def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> NewSample:
         stamp = int(self._stamps[number])
-        self._budget.take(unpacked=len(jpeg))
+        self._budget.spend(unpacked=len(jpeg))
         members: list[tuple[str, Sequence[Buffer]]] = []
         row: dict[str, Any] = {"size": size, "keyframe": True, "segment": 0}
         annotations: list[Mapping[str, object]] = []
@@ -243,12 +245,12 @@ class _ForeignTrace:
             data = companion.near(stamp, stamp, row)
             if not data:
                 continue
-            self._budget.take(unpacked=len(data))
+            self._budget.spend(unpacked=len(data))
             self._used[companion.what, companion.kind] += 1
             if not companion.kind:
                 annotations.append({"mask": data})
             elif companion.kind.startswith("camera"):
-                own = row[f"{of_kind(companion.kind).column}_timestamp"]
+                own = row[f"{find_by_kind(companion.kind).column}_timestamp"]
                 picture = stamp_picture(companion.kind, data, sequence, number, own, self._place(own))
                 members.append((companion.kind, picture))
             else:
@@ -303,7 +305,7 @@ class _ForeignTrace:
                     report.add(f"{name}/{sensor}/{channel}", "", why)
 
 
-def _companion(
+def _make_companion(
     what: str, reader: ChannelReader, channels: tuple[str, ...], make: Callable[[int], bytes], kind: str
 ) -> SensorEntries:
     """Return a companion; entries that are not in all of its channels, as after a power cut, are dropped."""
@@ -314,7 +316,7 @@ def _companion(
 
 
 def _is_video(reader: ChannelReader) -> bool:
-    return VIDEO in reader.channels and reader.described(VIDEO)[0] == "mjpg"
+    return VIDEO in reader.channels and reader.describe_channel(VIDEO)[0] == "mjpg"
 
 
 def _is_whole(jpeg: bytes) -> bool:
@@ -325,17 +327,17 @@ def _is_whole(jpeg: bytes) -> bool:
     return HUFFMAN.search(jpeg) is not None
 
 
-def _picture_at(numbered: Iterator[tuple[int, bytes]], number: int) -> bytes:
+def _get_picture(numbered: Iterator[tuple[int, bytes]], number: int) -> bytes:
     """Return a picture of a video, by rising numbers; empty without it, or if it is not a whole JPEG."""
     found = next((jpeg for place, jpeg in numbered if place == number), b"")
     return found if _is_whole(found) else b""
 
 
-def _frame(
+def _read_frame(
     reader: ChannelReader, channel: str, make: Callable[[NDArray[Any]], bytes], budget: Budget, number: int
 ) -> bytes:
     values = reader.frame(channel, number)
-    budget.take(unpacked=values.nbytes)
+    budget.spend(unpacked=values.nbytes)
     return make(values)
 
 
@@ -349,7 +351,7 @@ def _encode_reflect(values: NDArray[Any]) -> bytes:
 
 def _make_cube(reader: ChannelReader, stamps: NDArray[np.int64], budget: Budget, number: int) -> bytes:
     values = reader.frame(CUBE, number)
-    budget.take(unpacked=values.nbytes)
+    budget.spend(unpacked=values.nbytes)
     return write_cube(values, read_json(reader.folder / RADAR), int(stamps[number]))
 
 

@@ -19,12 +19,12 @@ import numpy as np
 
 import edgefirst_ros
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.names import member_name
+from edgefirst_ros.dataset.names import make_member_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
-from edgefirst_ros.export.drive import Drive, class_masks, count_values, describe_sources, drives
-from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
+from edgefirst_ros.export.drive import Drive, count_values, describe_sources, find_class_masks, list_drives
+from edgefirst_ros.export.output import NO_HOME, LossReport, make_ahead
 from edgefirst_ros.export.roverd.channels import (
     CUBE,
     EXTRINSICS,
@@ -32,12 +32,12 @@ from edgefirst_ros.export.roverd.channels import (
     FramesWriter,
     RawWriter,
     VideoWriter,
-    channels_of,
+    count_most_points,
     describe_cube,
     has_channels,
-    most_points,
     open_cloud_channels,
-    stored,
+    pack_stored,
+    split_channels,
     turn_cube,
     write_json,
     write_stamps,
@@ -46,8 +46,8 @@ from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.png import COLOUR, GRAY, decode_gray
-from edgefirst_ros.sensors.transforms import BASE, Floats, rotation
-from edgefirst_ros.streams import form_of, of_kind
+from edgefirst_ros.sensors.transforms import BASE, Floats, make_rotation
+from edgefirst_ros.streams import find_by_kind, find_form
 
 VIDEO, SEGMENT = "video.avi", "segment"
 SENSORS = {"camera.jpeg": "camera", "radar.png": "radar_cube", "radar.pcd": "radar_points", "lidar.pcd": "lidar_points"}
@@ -63,9 +63,9 @@ OTHER, STEP, UNFIT = (
 """Why a member is dropped."""
 
 
-def folder_of(kind: str) -> str | None:
+def name_folder(kind: str) -> str | None:
     """Return the folder of a kind's sensor: `lidar_points_rear` of `lidar-rear.pcd`; None for one without a home."""
-    instance = of_kind(kind).instance
+    instance = find_by_kind(kind).instance
     first = SENSORS.get(kind if instance is None else kind.replace(f"-{instance}", "", 1))
     return first if first is None or instance is None else f"{first}_{instance}"
 
@@ -123,7 +123,7 @@ class SensorTrace:
         return write_stamps(self.folder, self.stamps, self._channels, self._texts)
 
 
-def trace_pictures(folder: Path, rate: float) -> SensorTrace:
+def make_picture_trace(folder: Path, rate: float) -> SensorTrace:
     """Return the trace of JPEG pictures of one size as a video; forms are (width, height)."""
 
     def ready(data: bytes) -> Entry | None:
@@ -138,7 +138,7 @@ def trace_pictures(folder: Path, rate: float) -> SensorTrace:
     return SensorTrace(folder, ready, begin, {VIDEO: "Pictures, each a whole JPEG file with its EXIF."})
 
 
-def trace_cubes(folder: Path) -> SensorTrace:
+def make_cube_trace(folder: Path) -> SensorTrace:
     """Return the trace of radar cubes; forms are what radar.json says, and the shape."""
 
     def ready(data: bytes) -> Entry | None:
@@ -147,7 +147,7 @@ def trace_cubes(folder: Path) -> SensorTrace:
         except EdgeFirstError:
             return None
         values = turn_cube(cube.values)
-        return (describe_cube(cube), values.shape), {CUBE: stored(values)}
+        return (describe_cube(cube), values.shape), {CUBE: pack_stored(values)}
 
     def begin(form: tuple[Any, Any]) -> Mapping[str, Any]:
         write_json(folder / RADAR, form[0])
@@ -157,7 +157,7 @@ def trace_cubes(folder: Path) -> SensorTrace:
     return SensorTrace(folder, ready, begin, {CUBE: text})
 
 
-def trace_clouds(folder: Path, most: int) -> SensorTrace:
+def make_cloud_trace(folder: Path, most: int) -> SensorTrace:
     """Return the trace of point clouds of up to `most` points; forms are the types of their points."""
 
     def ready(data: bytes) -> Entry | None:
@@ -165,12 +165,12 @@ def trace_clouds(folder: Path, most: int) -> SensorTrace:
             cloud = decode_grid(data, writable=False)
         except DatasetError:
             return None
-        return (cloud.dtype, channels_of(cloud)) if has_channels(cloud.dtype) and cloud.size <= most else None
+        return (cloud.dtype, split_channels(cloud)) if has_channels(cloud.dtype) and cloud.size <= most else None
 
     return SensorTrace(folder, ready, lambda form: open_cloud_channels(folder, form, most), {})
 
 
-def trace_classes(folder: Path) -> SensorTrace:
+def make_class_trace(folder: Path) -> SensorTrace:
     """Return the trace of the class of every pixel; forms are (height, width), members the PNG of the annotations."""
 
     def ready(data: bytes) -> Entry | None:
@@ -193,9 +193,9 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress) 
     Raises DatasetError where stamps are missing or something cannot be read, StorageError where it cannot be written.
     """
     entries, dropped = Counter[str](), Counter[tuple[str, str]]()
-    found = drives(dataset)
+    found = list_drives(dataset)
     for drive in found:
-        member_name(drive.name, 0, "camera.jpeg")  # rejects a name that a folder cannot have
+        make_member_name(drive.name, 0, "camera.jpeg")  # rejects a name that a folder cannot have
         with ExitStack() as leaving:
             trace = _Trace(drive, out, leaving)
             trace.write(progress)
@@ -223,23 +223,23 @@ class _Trace:
         seconds = (int(drive.stamps[-1]) - int(drive.stamps[0])) / 1e9
         rate = (len(drive) - 1) / seconds if seconds else 1.0
         self._streams: dict[str, SensorTrace] = {}
-        self._folders = {kind: home for kind in [*SENSORS, *sorted(found)] if (home := folder_of(kind)) is not None}
+        self._folders = {kind: home for kind in [*SENSORS, *sorted(found)] if (home := name_folder(kind)) is not None}
         for kind, name in self._folders.items():
-            place, form = self._folder / name, of_kind(kind).form
+            place, form = self._folder / name, find_by_kind(kind).form
             if form == "camera":
-                self._streams[kind] = trace_pictures(place, rate)
+                self._streams[kind] = make_picture_trace(place, rate)
             elif form == "cube":
-                self._streams[kind] = trace_cubes(place)
+                self._streams[kind] = make_cube_trace(place)
             else:
-                self._streams[kind] = trace_clouds(place, most_points(container, found.get(kind, ())))
-        self._segments = trace_classes(self._folder / SEMANTIC)
+                self._streams[kind] = make_cloud_trace(place, count_most_points(container, found.get(kind, ())))
+        self._segments = make_class_trace(self._folder / SEMANTIC)
         for stream in (*self._streams.values(), self._segments):
             leaving.enter_context(stream.closing)
-        self._masks = class_masks(drive.dataset)
+        self._masks = find_class_masks(drive.dataset)
 
     def write(self, progress: Progress) -> None:
         drive, total = self._drive, len(self._drive)
-        with closing(ahead(self._list_wanted(), self._prepare)) as prepared:
+        with closing(make_ahead(self._list_wanted(), self._prepare)) as prepared:
             for number, ((sample, _), (members, mask)) in enumerate(prepared):
                 for kind, data, ready in members:
                     if kind in self._streams:
@@ -308,10 +308,10 @@ def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str,
     written = {}
     placed, turned = (np.flatnonzero(known).tolist() for known in (drive.placed, drive.turned))
     text = "Latitude and longitude in degrees (WGS-84), altitude in metres."
-    written[GPS] = _sensor(folder / GPS, drive, placed, LLA, "f8", drive.lla[placed], text)
-    angles = euler(rotation(drive.values("orientation", 4)[turned])) if turned else np.empty((0, 3))
+    written[GPS] = _write_sensor(folder / GPS, drive, placed, LLA, "f8", drive.lla[placed], text)
+    angles = find_euler(make_rotation(drive.values("orientation", 4)[turned])) if turned else np.empty((0, 3))
     text = f"Orientation of {BASE} in ENU: Euler angles XYZ, each about the axis turned by the one before, in rad."
-    written[IMU] = _sensor(folder / IMU, drive, turned, ROT, "f4", angles, text)
+    written[IMU] = _write_sensor(folder / IMU, drive, turned, ROT, "f4", angles, text)
     entries[GPS] += len(placed)
     entries[IMU] += len(turned)
     if drive.located.sum() > 1:
@@ -333,7 +333,9 @@ def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str,
     return written
 
 
-def _sensor(folder: Path, drive: Drive, which: list[int], name: str, kind: str, values: Any, text: str) -> list[str]:
+def _write_sensor(
+    folder: Path, drive: Drive, which: list[int], name: str, kind: str, values: Any, text: str
+) -> list[str]:
     if not which:
         return []
     folder.mkdir()
@@ -344,7 +346,7 @@ def _sensor(folder: Path, drive: Drive, which: list[int], name: str, kind: str, 
     return write_stamps(folder, drive.stamps[which].tolist(), {name: channel}, {name: text})
 
 
-def euler(turns: Floats) -> Floats:
+def find_euler(turns: Floats) -> Floats:
     """(N, 3) angles a, b, c in rad of rotations (N, 3, 3) = Rx(a) Ry(b) Rz(c).
 
     c is 0 where both of them turn about one axis.
@@ -360,7 +362,7 @@ def euler(turns: Floats) -> Floats:
 def write_places(drive: Drive, trace: Path, folders: Mapping[str, str]) -> None:
     """Write intrinsics.json of each camera, and extrinsics.json of each sensor whose place on the vehicle is known."""
     for kind, name in folders.items():
-        folder, sensor = trace / name, of_kind(kind)
+        folder, sensor = trace / name, find_by_kind(kind)
         if not folder.is_dir():
             continue
         if sensor.form == "camera":
@@ -376,8 +378,8 @@ def _report_losses(
 ) -> None:
     dataset, stamps = found[0].dataset, "stamps to 0.1 us"
     lost = f"a message of several samples is one entry; {stamps}"
-    for kind in [*SENSORS, *sorted(kind for kind in entries if form_of(kind) and kind not in SENSORS)]:
-        folder, form = folder_of(kind), of_kind(kind).form
+    for kind in [*SENSORS, *sorted(kind for kind in entries if find_form(kind) and kind not in SENSORS)]:
+        folder, form = name_folder(kind), find_by_kind(kind).form
         where = {"camera": f"{folder}/{VIDEO}", "cube": f"{folder}/{CUBE}, {folder}/{RADAR}"}.get(form, f"{folder}/")
         report.count(kind, where, stamps if kind == "camera.jpeg" else lost, entries[kind])
     for (kind, reason), number in sorted(dropped.items()):

@@ -19,17 +19,17 @@ import rerun.blueprint as rrb
 from PIL import Image
 
 from edgefirst_ros.counts import Progress
-from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.query import convert_boxes
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.errors import EdgeFirstError, text_of
-from edgefirst_ros.report.look import sensors_in, speeds
-from edgefirst_ros.report.projection import TO_OPTICAL, xyz
-from edgefirst_ros.report.sheet import LABELS, PAPER, distance_colours, speed_colours
+from edgefirst_ros.errors import EdgeFirstError, quote_error
+from edgefirst_ros.report.look import list_sensors, read_speeds
+from edgefirst_ros.report.projection import TO_OPTICAL, stack_xyz
+from edgefirst_ros.report.sheet import LABELS, PAPER, colour_distances, colour_speeds
 from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.report.view import ENTITIES
-from edgefirst_ros.sensors.calibration import IDENTITY, frame_of
-from edgefirst_ros.sensors.transforms import BASE, frames_from
-from edgefirst_ros.streams import CAMERA, of_key
+from edgefirst_ros.sensors.calibration import IDENTITY, find_frame
+from edgefirst_ros.sensors.transforms import BASE, chain_frames
+from edgefirst_ros.streams import CAMERA, find_by_key
 
 LARGEST_TENSOR = 1 << 24
 
@@ -96,15 +96,15 @@ class Logger:
     def _calibrate(self, sample: Sample) -> None:
         """Log where the sensors of a sequence are, as far as that is known."""
         self._sequence, given = sample.name, sample.calibration
-        poses = frames_from(given.static_transforms or (), BASE)
+        poses = chain_frames(given.static_transforms or (), BASE)
         there = self._inputs[sample.name]
-        for key in sensors_in(there, "cloud"):
-            frame = frame_of(key, given.sensor_frames)
+        for key in list_sensors(there, "cloud"):
+            frame = find_frame(key, given.sensor_frames)
             if frame in poses and self._wants(key):
-                self._log(entity_of(key), _transform(poses[frame]))
-        for camera in sensors_in({*there, CAMERA.key}, "camera"):
+                self._log(name_entity(key), _make_transform(poses[frame]))
+        for camera in list_sensors({*there, CAMERA.key}, "camera"):
             if self._wants(camera):
-                self._calibrate_camera(entity_of(camera), given.info_of(camera), given.calibration, poses)
+                self._calibrate_camera(name_entity(camera), given.info_of(camera), given.calibration, poses)
 
     def _wants(self, key: str) -> bool:
         return not self.sensors or key in self.sensors
@@ -117,7 +117,7 @@ class Logger:
             pose = poses.get(str(info.get("frame_id")))
             if pose is not None:  # of a placeholder the camera looks forward
                 pose = pose @ np.linalg.inv(TO_OPTICAL) if word == IDENTITY else pose
-                self._log(entity, _transform(pose))
+                self._log(entity, _make_transform(pose))
             size = {key: info[key] for key in ("width", "height")} if info.get("width") and info.get("height") else {}
             self._log(entity, rr.Pinhole(image_from_camera=k, camera_xyz=rr.ViewCoordinates.RDF, **size))
 
@@ -125,8 +125,8 @@ class Logger:
     def _sample(self, sample: Sample) -> None:
         inputs = sample.inputs if self.subject.has(sample.key) else ()  # all it has may be its picture in the video
         readers = {"camera": self._picture, "lidar": self._lidar, "radar": self._radar, "cube": self._cube}
-        for sensor in sensors_in(inputs, "camera", "cloud", "cube"):
-            read = readers.get(ENTITIES.get(of_key(sensor).base, ""))
+        for sensor in list_sensors(inputs, "camera", "cloud", "cube"):
+            read = readers.get(ENTITIES.get(find_by_key(sensor).base, ""))
             if read is not None and self._wants(sensor) and (self.repeats or sensor not in sample.repeats):
                 try:
                     read(sample, sensor)
@@ -139,7 +139,7 @@ class Logger:
     def _picture(self, sample: Sample, camera: str) -> None:
         data = sample.read(camera)
         kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
-        self._log(f"{entity_of(camera)}/image", rr.EncodedImage(contents=data, media_type=kind))
+        self._log(f"{name_entity(camera)}/image", rr.EncodedImage(contents=data, media_type=kind))
 
     def _packet(self, packet: Packet) -> None:
         self._at(packet.frame, packet.stamp)
@@ -147,26 +147,26 @@ class Logger:
         self._log("camera/video", sample)
 
     def _lidar(self, sample: Sample, sensor: str) -> None:
-        points = xyz(sample.lidar(sensor))
+        points = stack_xyz(sample.lidar(sensor))
         points = points[np.isfinite(points).all(1)]
-        colours = distance_colours(np.linalg.norm(points, axis=1))
-        self._log(entity_of(sensor), rr.Points3D(points.astype(np.float32), colors=colours, radii=0.03))
+        colours = colour_distances(np.linalg.norm(points, axis=1))
+        self._log(name_entity(sensor), rr.Points3D(points.astype(np.float32), colors=colours, radii=0.03))
 
     def _radar(self, sample: Sample, sensor: str) -> None:
         cloud = sample.radar(sensor).ravel()
-        points, speed = xyz(cloud), speeds(cloud)
+        points, speed = stack_xyz(cloud), read_speeds(cloud)
         there = np.isfinite(points).all(1)
         said = [f"{value:+.1f} m/s" if np.isfinite(value) else "" for value in speed[there]]
-        colours = speed_colours(speed[there])
+        colours = colour_speeds(speed[there])
         shown = rr.Points3D(points[there].astype(np.float32), colors=colours, radii=0.25, labels=said)
-        self._log(entity_of(sensor), shown)
+        self._log(name_entity(sensor), shown)
 
     def _cube(self, sample: Sample, sensor: str) -> None:
         cube = sample.decode(sensor)
         if cube.values.size <= LARGEST_TENSOR:
             loud = np.abs(cube.complex()).astype(np.float32)
             names = ("sequence", "rx", "range", "doppler")
-            self._log(entity_of(sensor), rr.Tensor(np.log1p(loud), dim_names=names))
+            self._log(name_entity(sensor), rr.Tensor(np.log1p(loud), dim_names=names))
 
     def _annotations(self, sample: Sample) -> None:
         """Log boxes and masks; empty ones if the model found no object, to clear older ones."""
@@ -174,10 +174,10 @@ class Logger:
         rows = sample.annotations
         if not looked and not len(rows):
             return
-        size = sample.row.get("size") or _size(sample.calibration.camera_info)
+        size = sample.row.get("size") or _read_size(sample.calibration.camera_info)
         if not size:
             return
-        boxes, labels = boxes_of(rows, self.subject.dataset.metadata), []
+        boxes, labels = convert_boxes(rows, self.subject.dataset.metadata), []
         if "box2d" in rows.columns and "label" in rows.columns:
             labels = [str(label) for label in rows.drop_nulls("box2d")["label"].cast(str).to_list()]
         classes = [self._names.setdefault(label, len(self._names) + 1) for label in labels]
@@ -199,7 +199,7 @@ class Logger:
                             continue
                         drawn = np.asarray(picture.convert("L")) > 127
                 except Exception as error:  # noqa: BLE001  any error of the library on bad bytes
-                    self.notes.setdefault("mask", f"a mask cannot be read: {text_of(error)}")
+                    self.notes.setdefault("mask", f"a mask cannot be read: {quote_error(error)}")
                     continue
                 found[drawn] = self._names.setdefault(str(label), len(self._names) + 1) % 255
                 some = True
@@ -229,25 +229,25 @@ class Logger:
             self._log("map/track", rr.GeoLineStrings(lat_lon=[places], radii=rr.Radius.ui_points(1.5)), static=True)
 
 
-def entity_of(sensor: str) -> str:
+def name_entity(sensor: str) -> str:
     """Return the first part of the path of a sensor's entity: `lidar`, or `lidar-rear` of a further one."""
-    known = of_key(sensor)
+    known = find_by_key(sensor)
     base = ENTITIES[known.base]
     return base if known.instance is None else f"{base}-{known.instance}"
 
 
-def _size(info: Any) -> tuple[int, int] | None:
+def _read_size(info: Any) -> tuple[int, int] | None:
     width, height = (info or {}).get("width"), (info or {}).get("height")
     if isinstance(width, int) and isinstance(height, int) and width > 0 and height > 0:
         return width, height
     return None
 
 
-def _transform(pose: Any) -> Any:
+def _make_transform(pose: Any) -> Any:
     return rr.Transform3D(translation=pose[:3, 3], mat3x3=pose[:3, :3])
 
 
-def blueprint(entities: Collection[str]) -> Any:
+def make_blueprint(entities: Collection[str]) -> Any:
     """Return the layout for the existing entities: `camera`, `camera-left`, `lidar`, `cube`, `map`, `skew`."""
     cameras, clouds, cubes = (
         sorted(one for one in entities if one.partition("-")[0] in kinds)

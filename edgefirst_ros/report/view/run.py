@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.counts import Progress, quiet
+from edgefirst_ros.counts import Progress, ignore_progress
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.dataset.names import check_path, instances_of
+from edgefirst_ros.dataset.names import check_path, find_instances
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.lock import create_anew
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, listed, nearest_first, need
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, join_names, need, sort_nearest
 from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
-from edgefirst_ros.report.recording import recorded
-from edgefirst_ros.report.run import Wanted, refuse_data, refuse_settings, wanted_of
+from edgefirst_ros.report.recording import open_recording
+from edgefirst_ros.report.run import Wanted, list_wanted, refuse_data, refuse_settings
 from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.report.view import ENTITIES
 from edgefirst_ros.report.view.viewer import show
-from edgefirst_ros.sensors.pictures import VideoMessage, codec_of, open_parser
+from edgefirst_ros.sensors.pictures import VideoMessage, find_codec, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Tracker
-from edgefirst_ros.streams import TILED, is_key, meant, of_key
+from edgefirst_ros.streams import TILED, find_by_key, find_key, is_key
 
 if TYPE_CHECKING:
     from edgefirst_ros.report.view.log import Packet
@@ -65,7 +65,7 @@ def view(
     overwrite: bool = False,
     join: bool = False,
     settings: Settings | None = None,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
     say: Callable[[str], None] = lambda line: None,
 ) -> Viewed:
     """Show a dataset or recording; returns when the viewer ends, or at once with `save`.
@@ -79,10 +79,10 @@ def view(
     need("view", "view", "rerun")
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     settings = settings or Settings()
-    only = [name if is_key(name) else meant(name) or name for name in only]
+    only = [name if is_key(name) else find_key(name) or name for name in only]
     for name in only:
-        if name not in SENSORS and not (is_key(name) and of_key(name).base in SENSORS):
-            raise UsageError(f"--only: unknown sensor {name!r}; known: {nearest_first(name, SENSORS)}")
+        if name not in SENSORS and not (is_key(name) and find_by_key(name).base in SENSORS):
+            raise UsageError(f"--only: unknown sensor {name!r}; known: {sort_nearest(name, SENSORS)}")
     if save is not None:
         check_path(save)
         if web:
@@ -91,17 +91,17 @@ def view(
             raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
         refuse_data(save)
     place = Path(save) if save is not None else None
-    found = wanted_of([Path(path) for path in paths], join=join)[0]
+    found = list_wanted([Path(path) for path in paths], join=join)[0]
     wanted = [one for one in found if not one.why]
     if len(wanted) != 1:
-        names = listed((one.path for one in wanted), MOST_LISTED)
+        names = join_names((one.path for one in wanted), MOST_LISTED)
         raise UsageError(f"one dataset or recording is shown at a time; name one of {names}")
     refuse_settings(wanted, settings)
     with tempfile.TemporaryDirectory(prefix="edgefirst-view-") as folder:
         target = Path(folder) / "view.rrd" if place is None else place.with_name(f".{place.name}.{os.getpid()}.partial")
         try:
-            with _opened(wanted[0], settings, progress) as (subject, packets):
-                done = _logged(subject, packets, target, frame, only, progress)
+            with _open_subject(wanted[0], settings, progress) as (subject, packets):
+                done = _log_subject(subject, packets, target, frame, only, progress)
             if place is not None:
                 target.replace(place)
         except OSError as error:
@@ -117,15 +117,15 @@ def view(
     return done
 
 
-def _logged(
+def _log_subject(
     subject: ReportSubject, packets: Any, target: Path, frame: int | None, only: Sequence[str], progress: Progress
 ) -> Viewed:
     import rerun as rr
 
-    from edgefirst_ros.report.view.log import Logger, blueprint
+    from edgefirst_ros.report.view.log import Logger, make_blueprint
 
     dataset = subject.dataset
-    dataset.samples(instances_of(name for name in only if name != "model"))  # refuses those that no sample has
+    dataset.samples(find_instances(name for name in only if name != "model"))  # refuses those that no sample has
     streamed = packets is not None and (not only or "camera" in only)
     samples = [Sample(dataset, key) for key in dataset.frame_rows] if streamed else list(dataset.samples())
     if frame is not None:
@@ -140,19 +140,19 @@ def _logged(
     video = None
     if packets is not None and streamed:
         numbers = [sample.frame for sample in samples if sample.frame is not None]
-        video = _needed(packets, min(numbers, default=0), max(numbers, default=0))
+        video = _select_packets(packets, min(numbers, default=0), max(numbers, default=0))
     logger = Logger(recording, subject, only, video, repeats=frame is not None)
-    with _written(recording, target, progress) as tell:
+    with _write_log(recording, target, progress) as tell:
         logger.run(samples, tell)
         logger.finish()
         if not logger.entities:
             raise DatasetError(f"{subject.path}: it has none of {', '.join(only or SENSORS)}")
-        recording.send_blueprint(blueprint(logger.entities))
+        recording.send_blueprint(make_blueprint(logger.entities))
     return Viewed(len(samples), sorted(logger.entities), [*subject.notes, *logger.notes.values()], None)
 
 
 @contextmanager
-def _written(recording: Any, target: Path, progress: Progress) -> Iterator[Progress]:
+def _write_log(recording: Any, target: Path, progress: Progress) -> Iterator[Progress]:
     """Write all data logged inside to a new file; yields the progress to call. Raises OSError where it is refused.
 
     The data comes through a pipe: the library's own writer prints such errors, and may wait for ever after one.
@@ -192,7 +192,7 @@ def _written(recording: Any, target: Path, progress: Progress) -> Iterator[Progr
         raise refused[0]
 
 
-def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet]:
+def _select_packets(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet]:
     """Yield the packets that a decoder needs for some frames: from the keyframe before the first of them on."""
     before: list[Packet] = []
     for packet in packets:
@@ -209,18 +209,18 @@ def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet
 
 
 @contextmanager
-def _opened(
+def _open_subject(
     one: Wanted, settings: Settings, progress: Progress
 ) -> Iterator[tuple[ReportSubject, Iterator[Packet] | None]]:
     """Open the dataset or recording, with the video of a recording if it is logged without decoding."""
     if one.recording is None:
         yield ReportSubject(one.name, str(one.path), Dataset(one.path, limits=settings.limits)), None
         return
-    with recorded(one.recording, settings, _parts, progress) as (subject, found):
-        yield subject, _packets(found) if _is_streamed(found) else None
+    with open_recording(one.recording, settings, _list_parts, progress) as (subject, found):
+        yield subject, _iter_packets(found) if _is_streamed(found) else None
 
 
-def _parts(found: FirstPass) -> Chosen:
+def _list_parts(found: FirstPass) -> Chosen:
     """H.264 is not decoded: its frames have everything but pictures."""
     part = Part(picture=False) if _is_streamed(found) else WHOLE
     return lambda frame, keyframe: part
@@ -238,7 +238,7 @@ def _is_streamed(found: FirstPass) -> bool:
     for message in islice(found.recording.iter_messages({topic: schema}), LOOKED_AT):
         try:
             content = parse(message)
-            if not content.depends or codec_of(content.form) != "h264":
+            if not content.depends or find_codec(content.form) != "h264":
                 return False
         except MessageError:
             continue
@@ -249,7 +249,7 @@ def _is_streamed(found: FirstPass) -> bool:
     return last is not None
 
 
-def _packets(found: FirstPass) -> Iterator[Packet]:
+def _iter_packets(found: FirstPass) -> Iterator[Packet]:
     """Yield the camera's messages from the first keyframe on."""
     from edgefirst_ros.report.view.log import Packet
     from edgefirst_ros.sensors.video.h264 import H264Tracker

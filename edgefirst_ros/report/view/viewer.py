@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from edgefirst_ros.errors import EdgeFirstError, missing_extra
+from edgefirst_ros.errors import EdgeFirstError, describe_extra
 
 HERE = "127.0.0.1"
 """The only address that is served: the viewer's own default is all of them."""
@@ -23,7 +23,7 @@ PERIOD = 0.1
 
 def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
     """Show a recording until the viewer is closed or a signal comes; raises EdgeFirstError where it cannot."""
-    command = [str(program()), str(recording), "--hide-welcome-screen"]
+    command = [str(find_program()), str(recording), "--hide-welcome-screen"]
     if web:
         with socket.socket() as data, socket.socket() as page:
             for free in (data, page):
@@ -64,11 +64,11 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
             signal.signal(number, handler)
 
 
-def program() -> Path:
+def find_program() -> Path:
     """Return the viewer's binary; its launcher in Python would leave it after when it is ended."""
     import rerun_cli
 
     found = Path(rerun_cli.__file__).with_name("rerun")
     if not found.exists():
-        raise EdgeFirstError(missing_extra("view", "view", found))
+        raise EdgeFirstError(describe_extra("view", "view", found))
     return found

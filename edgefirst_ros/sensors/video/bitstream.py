@@ -79,20 +79,20 @@ class Bits:
                 raise ValueError("no Exp-Golomb code")
         return (1 << zeros) - 1 + self.read(zeros)
 
-    def signed(self) -> int:
+    def read_signed(self) -> int:
         """Return a signed Exp-Golomb code; raises ValueError without any."""
         code = self.golomb()
         return (code + 1) // 2 if code & 1 else -(code // 2)
 
 
-def nal_head(data: Buffer, begin: int, longest: int = HEADER_BYTES) -> bytes:
+def peek_nal(data: Buffer, begin: int, longest: int = HEADER_BYTES) -> bytes:
     """Return the NAL unit that begins there, cut to `longest` bytes."""
     head = bytes(data[begin : begin + longest + len(START_CODE) - 1])
     end = head.find(START_CODE)
     return head[: longest if end < 0 else min(end, longest)]
 
 
-def nal_units(data: Buffer) -> Iterator[int]:
+def find_nal_units(data: Buffer) -> Iterator[int]:
     """Yield where the NAL units of an Annex-B access unit begin, after their start codes."""
     for match in _START.finditer(data):
         begin = match.end()
@@ -117,7 +117,7 @@ class HeaderReader:
         self._begin()
         sets, ahead, damaged = b"", True, False
         picture: SliceHeader | None = None
-        for begin in nal_units(data):
+        for begin in find_nal_units(data):
             kind = self._kind(data[begin])
             if ahead and kind in self.sets:
                 behind = _START.search(data, begin)
@@ -125,7 +125,7 @@ class HeaderReader:
             ahead = ahead and kind not in self.pictures
             if not damaged:
                 try:
-                    picture = self._take(kind, data, begin)
+                    picture = self._add_unit(kind, data, begin)
                 except (ValueError, KeyError, IndexError):
                     damaged = True
             if picture is not None or (damaged and not ahead):
@@ -138,7 +138,7 @@ class HeaderReader:
     def _kind(self, first: int) -> int:
         raise NotImplementedError
 
-    def _take(self, kind: int, data: Buffer, begin: int) -> SliceHeader | None:
+    def _add_unit(self, kind: int, data: Buffer, begin: int) -> SliceHeader | None:
         """Add a NAL unit; return its slice header, if it is the first slice."""
         raise NotImplementedError
 
@@ -215,7 +215,7 @@ class AccessUnit:
         """True if decoding can start with it, and no later unit refers to an earlier one."""
         return self.picture is not None and self.picture.closed
 
-    def leave_out(self) -> None:
+    def drop_content(self) -> None:
         """Drop the content of a still picture that cannot be written in time, unless it says why it cannot be used."""
         if self.content is not None and not isinstance(self.content, MessageError):
             self.content = MessageError(OVERLOAD, "it arrived while no sample could be written")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.picture import lines_of
+from edgefirst_ros.sensors.picture import view_lines
 from edgefirst_ros.sensors.video.bitstream import START_CODE, Buffer, with_sets
 
 HARDWARE = "{codec}_v4l2m2m"
@@ -72,7 +72,7 @@ class Decoder:
         after them is not.
         """
         if self._hardware and not self._tested and number is not None:
-            fault = self_test(self.codec, b"".join((self._sets, data)), self._limits)
+            fault = check_hardware(self.codec, b"".join((self._sets, data)), self._limits)
             self._tested = fault is not None
             if fault:
                 self._fall_back(fault)
@@ -162,25 +162,25 @@ def open_hardware(codec: str) -> Any:
     return context
 
 
-def self_test(codec: str, keyframe: bytes, limits: Limits) -> str | None:
+def check_hardware(codec: str, keyframe: bytes, limits: Limits) -> str | None:
     """Decode a keyframe in hardware and in software; return the fault with that of the hardware, "" without one.
 
     None where they cannot be compared, because software cannot decode it either.
     """
-    wanted = _luma(_open_software(codec, limits), keyframe)
+    wanted = _decode_luma(_open_software(codec, limits), keyframe)
     if wanted is None:
         return None
     name = HARDWARE.format(codec=codec)
     try:
-        found = _luma(open_hardware(codec), keyframe)
+        found = _decode_luma(open_hardware(codec), keyframe)
     except ValueError as error:
         return str(error)
     if found is None:
         return f"the decoder {name} gave no picture of a keyframe that software can decode"
-    return difference(name, found, wanted)
+    return describe_difference(name, found, wanted)
 
 
-def difference(name: str, found: npt.NDArray[np.uint8], wanted: npt.NDArray[np.uint8]) -> str:
+def describe_difference(name: str, found: npt.NDArray[np.uint8], wanted: npt.NDArray[np.uint8]) -> str:
     """Return in words how the luma (height, width) of a decoder differs from the expected one; "" if not."""
     if found.shape != wanted.shape:
         sizes = (f"{luma.shape[1]} x {luma.shape[0]}" for luma in (found, wanted))
@@ -189,7 +189,7 @@ def difference(name: str, found: npt.NDArray[np.uint8], wanted: npt.NDArray[np.u
     return f"the decoder {name} gave another picture than software: {off:.1f} of 255 off" if off > FURTHEST else ""
 
 
-def _luma(context: Any, keyframe: bytes) -> npt.NDArray[np.uint8] | None:
+def _decode_luma(context: Any, keyframe: bytes) -> npt.NDArray[np.uint8] | None:
     """Return the luma (height, width) of a keyframe; None if it does not decode without errors."""
     frames: list[Any] = []
     try:
@@ -200,4 +200,4 @@ def _luma(context: Any, keyframe: bytes) -> npt.NDArray[np.uint8] | None:
         return None
     if not frames or frames[0].is_corrupt:
         return None
-    return lines_of(frames[0].planes[0])[:, : frames[0].width].copy()
+    return view_lines(frames[0].planes[0])[:, : frames[0].width].copy()

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edgefirst_ros.sensors.video.bitstream import SET_BYTES, Bits, Buffer, HeaderReader, SliceHeader, Tracker, nal_head
+from edgefirst_ros.sensors.video.bitstream import (
+    SET_BYTES,
+    Bits,
+    Buffer,
+    HeaderReader,
+    SliceHeader,
+    Tracker,
+    peek_nal,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +61,18 @@ class H264Headers(HeaderReader):
     def _kind(self, first: int) -> int:
         return first & 31
 
-    def _take(self, kind: int, data: Buffer, begin: int) -> H264Slice | None:
+    def _add_unit(self, kind: int, data: Buffer, begin: int) -> H264Slice | None:
         if kind == 7:
-            number, values = _sequence_set(nal_head(data, begin, SET_BYTES))
+            number, values = _parse_sequence_set(peek_nal(data, begin, SET_BYTES))
             self._sequence_sets[number] = values
         elif kind == 8:
-            bits = Bits(nal_head(data, begin)[1:])
+            bits = Bits(peek_nal(data, begin)[1:])
             number = bits.golomb()
             self._picture_sets[number] = bits.golomb(), not bits.read(1)
         elif kind == 6:
-            self._recovery = self._recovery or _recovers_at_once(nal_head(data, begin, SET_BYTES))
+            self._recovery = self._recovery or _recovers_at_once(peek_nal(data, begin, SET_BYTES))
         elif kind in self.pictures:
-            return self._slice(nal_head(data, begin), kind == 5)
+            return self._slice(peek_nal(data, begin), kind == 5)
         return None
 
     def _slice(self, nal: bytes, idr: bool) -> H264Slice:
@@ -145,7 +153,7 @@ def _recovers_at_once(nal: bytes) -> bool:
     return False
 
 
-def _sequence_set(nal: bytes) -> tuple[int, _SequenceSet]:
+def _parse_sequence_set(nal: bytes) -> tuple[int, _SequenceSet]:
     bits = Bits(nal[1:])
     profile = bits.read(8)
     bits.read(16)
@@ -162,7 +170,7 @@ def _sequence_set(nal: bytes) -> tuple[int, _SequenceSet]:
                 last = following = 8 if bits.read(1) else 0
                 for _ in range(16 if index < 6 else 64):
                     if following:
-                        following = (last + bits.signed()) % 256
+                        following = (last + bits.read_signed()) % 256
                     last = following or last
     frame_number_bits = bits.golomb() + 4
     order_type = bits.golomb()
@@ -171,10 +179,10 @@ def _sequence_set(nal: bytes) -> tuple[int, _SequenceSet]:
         order_bits = bits.golomb() + 4
     elif order_type == 1:
         bits.read(1)
-        bits.signed()
-        bits.signed()
+        bits.read_signed()
+        bits.read_signed()
         for _ in range(min(256, bits.golomb())):
-            bits.signed()
+            bits.read_signed()
     bits.golomb()
     gaps_allowed = bool(bits.read(1))
     bits.golomb()

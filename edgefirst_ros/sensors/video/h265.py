@@ -10,7 +10,15 @@ import contextlib
 from dataclasses import dataclass
 
 from edgefirst_ros.counts import BEFORE_KEYFRAME
-from edgefirst_ros.sensors.video.bitstream import SET_BYTES, Bits, Buffer, HeaderReader, SliceHeader, Tracker, nal_head
+from edgefirst_ros.sensors.video.bitstream import (
+    SET_BYTES,
+    Bits,
+    Buffer,
+    HeaderReader,
+    SliceHeader,
+    Tracker,
+    peek_nal,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +45,13 @@ class H265Headers(HeaderReader):
     def _kind(self, first: int) -> int:
         return first >> 1 & 63
 
-    def _take(self, kind: int, data: Buffer, begin: int) -> H265Slice | None:
-        nal = nal_head(data, begin)
+    def _add_unit(self, kind: int, data: Buffer, begin: int) -> H265Slice | None:
+        nal = peek_nal(data, begin)
         if nal[0] & 1 or nal[1] >> 3:  # another layer
             return None
         if kind == 33:
             self._sub_layers = bool(nal[2] >> 1 & 7)
-            self._add_sequence_set(nal_head(data, begin, SET_BYTES))
+            self._add_sequence_set(peek_nal(data, begin, SET_BYTES))
         elif kind == 34:
             with contextlib.suppress(ValueError):  # the decoder reports it where it is used
                 bits = Bits(nal[2:])

@@ -378,7 +378,7 @@ class GopReader:
                 self._taken.notify_all()
                 self._given.wait()
             self._asked = None
-            return self._take(unit)
+            return self._decode_unit(unit)
 
     def skip(self, unit: AccessUnit) -> None:
         if unit is self._open:
@@ -387,14 +387,14 @@ class GopReader:
             if unit.gop is None or unit.finished:
                 return
             if unit.given:
-                self._take(unit)
+                self._decode_unit(unit)
             else:
                 unit.finished = True
                 self._waiting -= 1
 
-    def _take(self, unit: AccessUnit) -> Any:
+    def _decode_unit(self, unit: AccessUnit) -> Any:
         found, unit.outcome = unit.outcome, None
-        unit.finished, size = True, size_of(found)
+        unit.finished, size = True, measure_outcome(found)
         unit.gop.held -= size
         self._held -= size
         self._waiting -= 1
@@ -465,13 +465,13 @@ class GopReader:
             unit.outcome = None if unit.finished else found
             if not unit.finished:
                 unit.given = True
-                gop.held += size_of(found)
-                self._held += size_of(found)
+                gop.held += measure_outcome(found)
+                self._held += measure_outcome(found)
                 if gop is self._asked:
                     self._given.notify_all()
 
 
-def size_of(found: Any) -> int:
+def measure_outcome(found: Any) -> int:
     """Return the bytes that the outcome of a unit holds."""
     if isinstance(found, Picture):
         return len(found.data or b"")

@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects import bucket
 from edgefirst_ros.dataset.objects.bucket import Patience
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
-from edgefirst_ros.dataset.objects.places import STATES, is_fleet, one_place
+from edgefirst_ros.dataset.objects.places import STATES, get_one_place, is_fleet
 from edgefirst_ros.dataset.objects.store import download, open_store, remove_partials, upload_dataset
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, StorageError, UsageError
 
@@ -136,10 +136,10 @@ def test_one_dataset_is_neither_a_recording_nor_two(tmp_path):
     store = open_store(place)
     for name in ("a.mcap", "b.zip", "c1.zip", "c2.zip"):
         store.write((place / name).key, b"content")
-    assert str(one_place(f"{place}/b*")) == f"{place}/b.zip"
+    assert str(get_one_place(f"{place}/b*")) == f"{place}/b.zip"
     for glob, number in (("a*", 1), ("c*", 2)):
         with pytest.raises(UsageError, match=rf"matches {number} datasets or recordings; expected one dataset"):
-            one_place(f"{place}/{glob}")
+            get_one_place(f"{place}/{glob}")
 
 
 def test_the_tag_changes_with_the_content_of_equal_size(place):

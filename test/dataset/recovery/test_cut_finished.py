@@ -13,7 +13,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.errors import counted
+from edgefirst_ros.errors import pluralize
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 SMALL = {
@@ -92,7 +92,7 @@ def test_rows_of_samples_that_are_gone_go_and_the_others_stay_as_they_are(finish
     assert (model["written"], model["dropped"]["not reached before the interruption"]) == (
         processed, old[b"counts"]["/model/output"]["written"] - processed
     )  # fmt: skip
-    assert f"lost, but named by the tables: {counted(report.rows_dropped, 'sample')}" in report.sentence
+    assert f"lost, but named by the tables: {pluralize(report.rows_dropped, 'sample')}" in report.sentence
     assert report.rows_rebuilt == 0
     found = validate(paths.container)
     assert found.ok, found.findings

@@ -52,6 +52,6 @@ def test_of_many_places_the_first_are_listed_and_all_are_counted(tmp_path, monke
     found = Recovery(None, dry_run=True)
     lost = [Lost(10 * n, 10 * n + 3, f"member {n}", "cut") for n in range(number)]
     for one in lost:
-        found.note(one)
+        found.count_lost(one)
     assert found.lost == lost[:4]
     assert (found.lost_stretches, found.lost_bytes) == (number, 3 * number)

@@ -13,11 +13,11 @@ from unfinished_datasets import SEQUENCE, check, everything, finish, leave, samp
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.schema import DEFAULT_COMPANIONS, frames_columns, journal_schema
+from edgefirst_ros.dataset.schema import DEFAULT_COMPANIONS, list_frames_columns, make_journal_schema
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError
 
-FRAMES_JOURNAL = journal_schema(frames_columns(DEFAULT_COMPANIONS))
+FRAMES_JOURNAL = make_journal_schema(list_frames_columns(DEFAULT_COMPANIONS))
 BIG = 2**62
 
 

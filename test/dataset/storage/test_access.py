@@ -116,7 +116,7 @@ def test_a_member_that_the_disk_does_not_give_is_one_that_is_damaged(tmp_path, m
         return real(fd, size, offset)
 
     monkeypatch.setattr(os, "pread", refuse)
-    ((entry, why),) = archive.damaged()
+    ((entry, why),) = archive.find_damaged()
     assert entry.filename == "s/s_001.lidar.pcd"
     assert why.startswith(f"{tmp_path}/d.zip: 's/s_001.lidar.pcd': ")
     assert why.endswith(f"30 bytes at {bad} cannot be read: Input/output error")

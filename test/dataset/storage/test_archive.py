@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset.names import KINDS, member_name
+from edgefirst_ros.dataset.names import KINDS, make_member_name
 from edgefirst_ros.dataset.storage import lock, zip_write
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.zip_read import dos_time, unix_time
+from edgefirst_ros.dataset.storage.zip_read import convert_dos_time, encode_dos_time
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.errors import DatasetError, StorageError
 
@@ -75,7 +75,7 @@ def test_tools_read_it(numerous, tool):
 
 
 NAMES = st.builds(
-    member_name,
+    make_member_name,
     st.sampled_from(["a", "bé", "host_2026_01_02_03_04_05"]),
     st.integers(0, 2**32 - 1),
     st.sampled_from(KINDS),
@@ -134,7 +134,7 @@ def test_dos_time_limits(tmp_path, stamp, date):
 
 @given(st.integers(315532800, 4354819199))
 def test_dos_time(seconds):
-    time, date = dos_time(seconds * 10**9)
+    time, date = encode_dos_time(seconds * 10**9)
     known = datetime.datetime.fromtimestamp(seconds // 2 * 2, UTC)
     found = datetime.datetime(
         1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2, tzinfo=UTC
@@ -395,15 +395,15 @@ def test_directory_is_not_complete_once_the_disk_refused_to_keep_it(tmp_path, mo
 
 
 def test_a_time_that_is_none_is_the_epoch():
-    assert unix_time(0, 0) == 0  # no month, no day
-    assert unix_time(*dos_time(STAMP)) == 1767323044_000000000
+    assert convert_dos_time(0, 0) == 0  # no month, no day
+    assert convert_dos_time(*encode_dos_time(STAMP)) == 1767323044_000000000
 
 
 def test_a_file_system_that_does_not_tell_its_limit_leaves_nothing(tmp_path, monkeypatch):
     def refused(_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(zip_write, "largest_file", refused)
+    monkeypatch.setattr(zip_write, "find_largest_file", refused)
     with pytest.raises(StorageError, match=r"x\.zip: cannot create: Input/output error"):
         ArchiveWriter(tmp_path / "x.zip")
     assert list(tmp_path.iterdir()) == []

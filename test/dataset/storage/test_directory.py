@@ -14,8 +14,8 @@ from edgefirst_ros.dataset.storage.zip_read import (
     UTF8,
     Archive,
     Entry,
-    central_record,
-    end_records,
+    make_central_record,
+    make_end_records,
     read_directory,
 )
 from edgefirst_ros.errors import DatasetError
@@ -56,8 +56,8 @@ def sparse(path, entries):
         file.seek(max(entry.end for entry in entries))
         start = file.tell()
         for entry in entries:
-            file.write(central_record(entry))
-        file.write(end_records(len(entries), start, file.tell() - start))
+            file.write(make_central_record(entry))
+        file.write(make_end_records(len(entries), start, file.tell() - start))
     return path
 
 
@@ -105,9 +105,9 @@ def overlapping():
     """Two entries of the same data, which is how small files unpack to much."""
     data = made({"a/a_1.png": b"x" * 100})
     start = data.index(b"PK\x01\x02")
-    record = central_record(Entry(b"a/a_2.png", 0, 39, 100, 100, 7, 0, 33))
+    record = make_central_record(Entry(b"a/a_2.png", 0, 39, 100, 100, 7, 0, 33))
     directory = data[start : data.index(b"PK\x05\x06")] + record
-    return data[:start] + directory + end_records(2, start, len(directory))
+    return data[:start] + directory + make_end_records(2, start, len(directory))
 
 
 def with_flags(bits):

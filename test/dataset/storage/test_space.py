@@ -17,7 +17,7 @@ import pytest
 from open_files import list_open_files
 
 from edgefirst_ros.dataset import DatasetWriter, NewSample
-from edgefirst_ros.dataset.storage.space import Headroom, Reserve, check_there, free_bytes, largest_file
+from edgefirst_ros.dataset.storage.space import Headroom, Reserve, check_there, count_free_bytes, find_largest_file
 from edgefirst_ros.dataset.storage.zip_read import Entry
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.errors import StorageError
@@ -108,12 +108,14 @@ def test_an_archive_is_completed_only_in_its_place(tmp_path):
 
 def test_free_space_is_that_of_the_folder_above(tmp_path):
     status = os.statvfs(tmp_path)
-    assert free_bytes(tmp_path / "not" / "there") == pytest.approx(status.f_bavail * status.f_frsize, abs=100 * MIB)
+    assert count_free_bytes(tmp_path / "not" / "there") == pytest.approx(
+        status.f_bavail * status.f_frsize, abs=100 * MIB
+    )
 
 
 def test_the_pace_of_growth_counts(tmp_path):
     """1 GB a second needs 3 GB besides what is to be kept; space that others may take meanwhile: 1 GB."""
-    free, giga = free_bytes(tmp_path), 1_000_000_000
+    free, giga = count_free_bytes(tmp_path), 1_000_000_000
     keep = free - 2 * giga
     assert keep > 0, "this test needs 2 GB of free disk"
     slow = Headroom(tmp_path, now=100.0)
@@ -325,4 +327,4 @@ def test_files_on_fat_end_at_4_gib(tmp_path, monkeypatch, kind, most):
     text = "1 0 0:0 / / rw - other x rw\n" + (f"{line}\n" if kind else "")
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert largest_file(tmp_path) == most
+    assert find_largest_file(tmp_path) == most

@@ -21,6 +21,6 @@ def test_the_disk_is_told_of_every_piece_once(tmp_path, monkeypatch):
         behind = WriteBehind(file.fileno())
         for number in range(1, 14):  # 39 MB
             file.write(data)
-            behind.reached(number * len(data))
+            behind.advance(number * len(data))
     assert told == [(0, 18 * MEGABYTE, os.POSIX_FADV_DONTNEED), (18 * MEGABYTE, 36 * MEGABYTE, os.POSIX_FADV_DONTNEED)]
     assert (tmp_path / "file").read_bytes() == data * 13

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.values import is_valid, join, lengths, split, strip_broken_rings
-from edgefirst_ros.dataset.tables.write import even_batches, rebuilt
+from edgefirst_ros.dataset.tables.values import count_lengths, is_valid, join, split, strip_broken_rings
+from edgefirst_ros.dataset.tables.write import iter_even_batches, rebuild_array
 
 
 def separated(rings):
@@ -48,13 +48,13 @@ def test_bytes_depend_on_values_alone(rows, pieces):
     whole = table(rows).select(
         [n for n in table(rows).column_names if not n.startswith(("label", "group", "category"))]
     )
-    expected = next(iter(even_batches(whole.to_batches(), 100))).serialize().to_pybytes()
+    expected = next(iter(iter_even_batches(whole.to_batches(), 100))).serialize().to_pybytes()
     longer = pa.concat_tables([whole, whole, whole]).combine_chunks().slice(len(rows), len(rows))
     cut, start = [], 0
     for size in [*pieces, len(rows)]:
         cut += longer.slice(start, size).to_batches()
         start += size
-    found = next(iter(even_batches(cut, 100)))
+    found = next(iter(iter_even_batches(cut, 100)))
     found.validate(full=True)
     assert found.to_pylist() == whole.to_pylist()
     assert found.serialize().to_pybytes() == expected
@@ -64,14 +64,14 @@ def test_junk_under_nulls_is_gone():
     numbers = np.array([1, 2, 3], np.int64)
     bitmap = pa.py_buffer(b"\xfd")  # 1 0 1, and ones behind the end
     junk = pa.Array.from_buffers(pa.int64(), 3, [bitmap, pa.py_buffer(numbers)])
-    clean = rebuilt(junk)
+    clean = rebuild_array(junk)
     assert [bytes(buffer) for buffer in clean.buffers()] == [b"\x05", np.array([1, 0, 3], np.int64).tobytes()]
     inner = pa.array([1, 2, 3])
     for kind, buffers in (
         (pa.struct([("a", pa.int64())]), []),
         (pa.large_list(pa.int64()), [pa.array([0, 1, 2, 3]).buffers()[1]]),
     ):
-        nested = rebuilt(pa.Array.from_buffers(kind, 3, [bitmap, *buffers], children=[inner]))
+        nested = rebuild_array(pa.Array.from_buffers(kind, 3, [bitmap, *buffers], children=[inner]))
         assert bytes(nested.buffers()[0]) == b"\x05"
         assert np.array(2).tobytes() not in bytes(nested.buffers()[-1])
         nested.validate(full=True)
@@ -115,10 +115,10 @@ def test_arrays_are_read_as_arrow_reads_them(kind, hidden):
             array = whole.slice(start, count)
             assert is_valid(array).tolist() == pc.is_valid(array).to_pylist()
             if pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-                assert lengths(array).tolist() == pc.fill_null(pc.list_value_length(array), 0).to_pylist()
-            made = rebuilt(array)
+                assert count_lengths(array).tolist() == pc.fill_null(pc.list_value_length(array), 0).to_pylist()
+            made = rebuild_array(array)
             made.validate(full=True)
             assert made.equals(array) or repr(made.to_pylist()) == repr(array.to_pylist())  # NaN is not itself
-            again = rebuilt(pa.concat_arrays([whole.slice(0, 3), array]).slice(3))
+            again = rebuild_array(pa.concat_arrays([whole.slice(0, 3), array]).slice(3))
             batches = (pa.record_batch([one], ["one"]).serialize().to_pybytes() for one in (made, again))
             assert next(batches) == next(batches)

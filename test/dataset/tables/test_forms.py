@@ -111,7 +111,7 @@ def test_types_of_polars(tmp_path):
 def test_first_format(tmp_path):
     """(lon, lat) and (roll, pitch, yaw) in Float64, recognised or by option; `status` stays."""
     rows = [{"name": "a", "frame": 1, "location": [-73.5, 45.5], "pose": [1.0, 2.0, 3.0], "status": "edit"}]
-    kinds = {c.name: c.type for c in schema.columns("2025.01").values()}
+    kinds = {c.name: c.type for c in schema.list_columns("2025.01").values()}
     path = store(tmp_path / "a.arrow", table(rows, kinds, "2025.10"))
     for options in ({}, {"location_order": "lon-lat", "pose_order": "roll-pitch-yaw"}):
         report = migrate(path, tmp_path / "b.arrow", **options, overwrite=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from edgefirst_ros.dataset.tables.write import outline, outline_of_png
+from edgefirst_ros.dataset.tables.write import outline_png, trace_outline
 from edgefirst_ros.errors import DatasetError
 
 MASKS = arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 9)))
@@ -21,7 +21,7 @@ def edges(ring):
 
 @given(MASKS)
 def test_area_and_corners(mask):
-    rings = outline(mask)
+    rings = trace_outline(mask)
     doubled = sum(a[0] * b[1] - b[0] * a[1] for ring in rings for a, b in edges(ring))
     assert doubled == 2 * mask.sum()
     for ring in rings:
@@ -33,7 +33,7 @@ def test_area_and_corners(mask):
 def test_filled_by_opencv_it_gives_the_mask(mask):
     scale = 8  # between the corners, so that the fill rule at the border does not matter
     canvas = np.zeros((mask.shape[0] * scale, mask.shape[1] * scale), np.uint8)
-    rings = outline(mask)
+    rings = trace_outline(mask)
     if rings:
         cv2.fillPoly(canvas, [np.array(ring, np.int32) * scale for ring in rings], 1)
     assert np.array_equal(canvas[scale // 2 :: scale, scale // 2 :: scale] > 0, mask)
@@ -46,10 +46,10 @@ def test_png_of_any_depth(mode):
     picture = {"1": mask, "L": mask.astype(np.uint8) * 200, "I;16": mask.astype(np.uint16) * 40000}[mode]
     stream = io.BytesIO()
     Image.fromarray(picture).save(stream, "PNG")
-    assert outline_of_png(stream.getvalue()) == [[0.25, 0.25, 0.75, 0.25, 0.75, 0.75, 0.25, 0.75]]
+    assert outline_png(stream.getvalue()) == [[0.25, 0.25, 0.75, 0.25, 0.75, 0.75, 0.25, 0.75]]
 
 
 @pytest.mark.parametrize("png", [b"", b"\x89PNG\r\n\x1a\n", b"no picture"])
 def test_no_png(png):
     with pytest.raises(DatasetError):
-        outline_of_png(png)
+        outline_png(png)

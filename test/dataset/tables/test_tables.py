@@ -15,7 +15,7 @@ from PIL import Image
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Rows
-from edgefirst_ros.dataset.tables.write import json_text, seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.write import encode_json, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError
 
 
@@ -193,8 +193,8 @@ def test_bytes_do_not_depend_on_flushes(tmp_path):
 
 
 def test_frames_table(tmp_path):
-    columns = schema.frames_columns()
-    made = Rows(schema.journal_schema(columns))
+    columns = schema.list_frames_columns()
+    made = Rows(schema.make_journal_schema(columns))
     made.append(row(7, latitude=45.5, orientation=(0, 0, 0, 1), keyframe=True, segment=0, radar_cube_skew=-5))
     metadata = {"counts": {"/b": {"seen": 1}, "/a": {}}, "camera_info": {"d": [math.nan, 1.5]}, "x": "\udc80é"}
     assert seal_frames(made.batches, tmp_path / "t.arrow", columns, metadata) == 1
@@ -214,7 +214,7 @@ def test_frames_table(tmp_path):
 @pytest.mark.parametrize("value", [object(), {"a": {1, 2}}, b"bytes"])
 def test_no_json(value):
     with pytest.raises(DatasetError, match="JSON"):
-        json_text(value)
+        encode_json(value)
 
 
 GROWTH = """

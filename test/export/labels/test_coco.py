@@ -15,7 +15,7 @@ from labelled_dataset import HOSTILE, OTHER, boxes, write
 from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
-from edgefirst_ros.export.labels.coco import mask_of, runs_of, unpacked
+from edgefirst_ros.export.labels.coco import decode_runs, encode_runs, unpack_runs
 from edgefirst_ros.export.labels.labelling import label
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
@@ -93,22 +93,22 @@ def test_runs_are_those_of_pycocotools(seed):
     mask = random.random((random.integers(1, 40), random.integers(1, 40))) < random.random()
     packed = official.encode(np.asfortranarray(mask.astype(np.uint8)))
     size = mask.shape[::-1]
-    assert unpacked(packed["counts"].decode()) == runs_of(mask)
-    assert np.array_equal(mask_of(runs_of(mask), size), mask)
-    again = official.frPyObjects({"size": list(mask.shape), "counts": runs_of(mask)}, *mask.shape)
+    assert unpack_runs(packed["counts"].decode()) == encode_runs(mask)
+    assert np.array_equal(decode_runs(encode_runs(mask), size), mask)
+    again = official.frPyObjects({"size": list(mask.shape), "counts": encode_runs(mask)}, *mask.shape)
     assert again["counts"] == packed["counts"]
 
 
 @pytest.mark.parametrize("text", ["\x00", "~", "o", "ooooooooooooooooo0", "@", "0@", "é"])
 def test_packed_runs_that_are_none_are_refused(text):
     with pytest.raises(ValueError, match="run"):
-        mask_of(unpacked(text), (4, 4))
+        decode_runs(unpack_runs(text), (4, 4))
 
 
 @pytest.mark.parametrize("runs", [[[1, 2]], [1.5], [-1, 2], ["3"]])
 def test_runs_that_are_no_lengths_are_refused(runs):
     with pytest.raises(ValueError, match="runs are not a list of lengths"):
-        mask_of(runs, (1, 1))
+        decode_runs(runs, (1, 1))
 
 
 def test_labels_come_back_as_they_went(tmp_path, layout):

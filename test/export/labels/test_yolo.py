@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import export
 from edgefirst_ros.export.labels.labelling import label
-from edgefirst_ros.export.labels.yolo import join, part
+from edgefirst_ros.export.labels.yolo import join, split_rings
 from edgefirst_ros.sensors.png import encode_gray
 
 RING = [0.25, 0.25, 0.75, 0.25, 0.75, 0.5]
@@ -139,7 +139,7 @@ def test_outlines_of_several_rings_are_one_and_come_apart_again():
     apart = [0.1, 0.6, 0.2, 0.6, 0.2, 0.9, 0.1, 0.9]
     for rings in ([RING], [RING, HOLE], [RING, apart], [RING, HOLE, apart]):
         joined = join(rings)
-        assert part(joined) == rings
+        assert split_rings(joined) == rings
     filled = np.logical_xor.reduce([area(RING), area(HOLE), area(apart)])
     assert (area(join([RING, HOLE, apart])) != filled).mean() < 0.01  # the edges
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streams import KINDS, Judge, sets_of, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
-from edgefirst_ros.sensors.video.bitstream import START_CODE, nal_units
+from edgefirst_ros.sensors.video.bitstream import START_CODE, find_nal_units
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
 
@@ -149,8 +149,10 @@ def test_another_layer_of_h265_says_nothing_of_the_picture(layer):
 @given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda nal: b"\0\0" not in nal and nal[-1]), max_size=6))
 def test_nal_units(nals):
     data = b"".join(START_CODE + nal for nal in nals)
-    assert [data[begin:].partition(START_CODE)[0] for begin in nal_units(data)] == nals
-    assert list(nal_units(memoryview(START_CODE + data + START_CODE))) == [begin + 3 for begin in nal_units(data)]
+    assert [data[begin:].partition(START_CODE)[0] for begin in find_nal_units(data)] == nals
+    assert list(find_nal_units(memoryview(START_CODE + data + START_CODE))) == [
+        begin + 3 for begin in find_nal_units(data)
+    ]
 
 
 @settings(max_examples=200)

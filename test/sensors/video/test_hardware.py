@@ -7,7 +7,7 @@ from streams import Numbered, read, stream
 
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.sensors.video import decoder
-from edgefirst_ros.sensors.video.decoder import difference, self_test
+from edgefirst_ros.sensors.video.decoder import check_hardware, describe_difference
 from edgefirst_ros.sensors.video.reader import VideoReader
 
 LUMA = np.full((4, 6), 100, np.uint8)
@@ -41,14 +41,14 @@ def test_software_takes_over_and_the_reason_is_told(monkeypatch, kind, name, why
 def test_of_what_software_cannot_decode_nothing_is_said(monkeypatch):
     monkeypatch.setattr(decoder, "HARDWARE", "{codec}")
     made = stream("h264-b")
-    assert self_test("h264", made.units[0], DEFAULT_LIMITS) == ""
+    assert check_hardware("h264", made.units[0], DEFAULT_LIMITS) == ""
     for data in (b"", bytes(100), made.units[1]):
-        assert self_test("h264", data, DEFAULT_LIMITS) is None
+        assert check_hardware("h264", data, DEFAULT_LIMITS) is None
 
 
 def test_what_cannot_be_opened_is_told_by_the_test():
     """No machine that runs the tests has such a decoder."""
-    fault = self_test("h264", stream("h264-b").units[0], DEFAULT_LIMITS)
+    fault = check_hardware("h264", stream("h264-b").units[0], DEFAULT_LIMITS)
     assert fault.startswith("the decoder h264_v4l2m2m cannot be opened (")
 
 
@@ -62,4 +62,4 @@ def test_what_cannot_be_opened_is_told_by_the_test():
     ],
 )
 def test_another_picture_is_told_with_how_far_it_is_off(found, said):
-    assert difference("x", found, LUMA) == said
+    assert describe_difference("x", found, LUMA) == said

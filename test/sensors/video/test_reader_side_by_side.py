@@ -15,7 +15,7 @@ from streams import KINDS, SIZE, Judge, Numbered, as_picture, encode, plainly, p
 from test_video_reader import damaged
 
 from edgefirst_ros.sensors.video import reader as gops
-from edgefirst_ros.sensors.video.reader import GopReader, VideoReader, size_of
+from edgefirst_ros.sensors.video.reader import GopReader, VideoReader, measure_outcome
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ def test_all_gops_together_hold_no_more():
         reader.push(number, judge.unit(data))
     for _ in range(30):
         threading.Event().wait(0.01)
-    held = sum(size_of(unit.outcome) for unit in list(reader.units.values()) if unit.given)
+    held = sum(measure_outcome(unit.outcome) for unit in list(reader.units.values()) if unit.given)
     assert held < 2 * 40_000 + 3 * 20_000
     assert all(not isinstance(reader.picture(number, last=True), str) for number in range(60))
     reader.close()

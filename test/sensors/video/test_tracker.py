@@ -6,7 +6,7 @@ from streams import KINDS, Numbered, encode, read, stream
 from test_video_reader import groups
 
 from edgefirst_ros.counts import AFTER_LOSS, DAMAGED
-from edgefirst_ros.sensors.video.bitstream import START_CODE, nal_units
+from edgefirst_ros.sensors.video.bitstream import START_CODE, find_nal_units
 from edgefirst_ros.sensors.video.reader import VideoReader
 
 
@@ -17,7 +17,7 @@ def flipped(data, bit):
 
 def sequence_set(data, codec):
     """(begin, end) of the first sequence parameter set of a unit."""
-    kinds = {begin: data[begin] & 31 if codec == "h264" else data[begin] >> 1 & 63 for begin in nal_units(data)}
+    kinds = {begin: data[begin] & 31 if codec == "h264" else data[begin] >> 1 & 63 for begin in find_nal_units(data)}
     begin = next(begin for begin, kind in kinds.items() if kind in (7, 33))
     return begin, begin + len(data[begin:].partition(START_CODE)[0].rstrip(b"\0"))
 
