@@ -57,7 +57,7 @@ class Dataset(Samples):
     Args:
         path: OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow, in either layout, also of other tools.
         more: Further datasets, as one with the first.
-        limits: Largest table and ZIP that is read.
+        limits: Largest table and ZIP that is read, an `edgefirst_ros.limits.Limits`.
 
     Raises:
         DatasetError: A file or member cannot be read, is a link, overlaps another member, or exceeds the limits.
