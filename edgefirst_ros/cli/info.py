@@ -17,7 +17,7 @@ import typer
 
 from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, load_settings, wants_json
 from edgefirst_ros.cli.output import Result, Said, explain_paths, show_progress
-from edgefirst_ros.errors import EdgeFirstError, Text, UsageError, join_names, pluralize
+from edgefirst_ros.errors import EdgeFirstError, Text, UsageError, format_size, join_names, pluralize
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def format_recording(facts: dict[str, Any], *, rigged: bool = False) -> Text:
     if facts["start"] is not None:
         begin = datetime.fromtimestamp(facts["start"] / SECOND, timezone.utc)
         when = f"{facts['duration_s']:.1f} s from {begin:%Y-%m-%d %H:%M:%S} UTC"
-    yield f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {when}"
+    yield f"{facts['recording']}: {format_size(facts['bytes'])}, {when}"
     for damage in facts["damage"]:
         yield f"{damage['file']}: damage at byte {damage['offset']}: {damage['what']}"
     yield ""

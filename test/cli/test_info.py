@@ -69,7 +69,9 @@ def test_a_camera_without_a_picture_is_said(recording, tmp_path, capsys):
     facts = collect_recording_facts(path)
     assert facts["cameras"] == [{"topic": "/camera/h264", "codec": "h264", "width": None, "height": None}]
     show(format_recording(facts))
-    assert "camera /camera/h264: h264, no camera picture that can be decoded" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "camera /camera/h264: h264, no camera picture that can be decoded" in said
+    assert f"late.mcap: {path.stat().st_size / 1e3:.1f} kB, " in said
 
 
 def test_how_long_and_where_a_dataset_is(recording, tmp_path, command):
