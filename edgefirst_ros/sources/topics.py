@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from posixpath import commonpath
@@ -616,94 +616,9 @@ def list_unused(
     return [{"topic": t, "type": schema, "count": None, "use": use_of(t, schema)} for t, schema in left.items()]
 
 
-def expect_topics(roles: Roles, settings: Settings) -> Roles:
-    """Return the roles completed by the names of topics that may still come: the rig's, else the device's."""
-    names = {sensor.key: settings.sensor(sensor.key).topic or sensor.topic.name for sensor in settings.companions}
-    may_come = ((key, roles.companions.get(key) or _expect_name(name)) for key, name in names.items())
-    companions = {key: topic for key, topic in may_come if not is_glob(topic)} | roles.companions
-    pose = "tf" if roles.pose_frames is not None else settings.sensor("pose").topic
-    name = find_known_name(roles.reference, roles.schema)
-    space = find_namespace(roles.reference, roles.schema) if roles.camera else ""
-    prefix = roles.reference.removesuffix(name) if roles.camera and name else f"/{space}/" if space else "/"
-    own = {part: f"{prefix}{part}" for part in (INFO, *RESULTS)}
-    model = settings.sensor("model")
-    own |= {"model/info": _expect_name(model.info)} if model.info is not None else {}
-    masked = roles.model is not None and find_known_name(roles.model, DETECT) == "model/boxes2d"
-    masked = masked and (settings.masks or settings.polygons)
-    boxes3d = _expect_name(settings.sensor("boxes3d").topic or "fusion/boxes3d")
-    heard = {*filter(None, map(find_static, roles.statics))}
-    heard |= {INFO} if roles.camera else set()
-    statics = {*roles.statics, *(own.get(part) or _expect_name(part) for part in STATICS if part not in heard)}
-    cameras = replace(roles, companions=companions).cameras
-    infos = {
-        key: _expect_info(roles.infos.get(key), topic, settings.sensor(key).info) for key, topic in cameras.items()
-    }
-    statics |= {topic for of in infos.values() for topic in of.among}
-    return replace(
-        roles, companions=companions, statics=frozenset(statics), infos=roles.infos | infos,
-        gps=roles.gps or _expect_name(settings.sensor("gps").topic or "gps"),
-        imu=roles.imu or _expect_name(settings.sensor("imu").topic or "imu"),
-        pose=roles.pose or (_expect_name(pose) if pose is not None else None),
-        model=roles.model or (_expect_name(model.topic) if model.topic is not None else own["model/output"]),
-        masks=roles.masks or (own["model/mask"] if masked else None),
-        boxes3d=roles.boxes3d or (boxes3d if roles.reference != boxes3d else None),
-    )  # fmt: skip
-
-
-def _expect_info(found: Infos | None, topic: str, named: str | None) -> Infos:
-    """Return the topics of CameraInfo of a camera with the one that may still come; `named`: that of the rig."""
-    if found is not None and found.own is not None:
-        return found
-    among = found.among if found is not None else frozenset()
-    name = next(filter(None, (find_known_name(topic, schema) for schema in CAMERA_TYPES)), None)
-    space = find_namespace(topic, CAMERA_TYPES[0])
-    own = f"{topic.removesuffix(name)}{INFO}" if name else f"/{space}/{INFO}" if space else f"/{INFO}"
-    own = own if named is None else _expect_name(named)
-    return Infos(own, among | {own})
-
-
-def find_static(topic: str) -> str | None:
-    """Return the device's name of a topic with static content, at any depth; None of other topics."""
-    return next((part for part in STATICS if topic.endswith(part)), None)
-
-
-def list_expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Return the types that each topic in use may have; with another one it has no part, as in a recording."""
-    model: tuple[str, ...] = (MODEL, DETECT)
-    if settings.model_topic is None and roles.model is not None:
-        model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
-    parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
-    parts[roles.pose] = streams.ROLES["pose"] if roles.pose_frames is None else KNOWN_TOPICS["tf"]
-    parts |= {topic: streams.find_by_key(sensor).types for sensor, topic in roles.companions.items()}
-    parts |= dict.fromkeys(roles.statics, KNOWN_TOPICS["model/info"])
-    parts |= dict.fromkeys((topic for of in roles.infos.values() for topic in of.among), (CAMERA_INFO,))
-    parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics if (part := find_static(topic)) is not None}
-    return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}
-
-
-def find_late_parts(
-    roles: Roles, topics: Mapping[str, str], settings: Settings, used: Container[str]
-) -> dict[str, str | None]:
-    """Return the roles that the current `topics` would assign to another topic: {field of Roles: topic}.
-
-    Not to one of those `used`, which have a role. A role whose own topic is used cannot change any more.
-    """
-    fixed = settings.model_copy(update={"reference_topic": roles.reference})
-    found = expect_topics(choose_topics({**topics, roles.reference: roles.schema}, fixed, live=True), fixed)
-    parts = ("gps", "imu", "pose", "model") if found.model != roles.model else ("gps", "imu", "pose", "masks")
-    now = {part: getattr(found, part) for part in parts}
-    late = {p: t for p, t in now.items() if t in topics and t != getattr(roles, p) and t not in used}
-    return late | ({"masks": found.masks} if "model" in late else {})
-
-
 def is_glob(name: str) -> bool:
     """True if a topic of a rig is a pattern that one topic must match."""
     return any(letter in name for letter in "*?[")
-
-
-def _expect_name(name: str) -> str:
-    """Return the name that a topic will have once it is published."""
-    return "/" + name.removeprefix("/")
 
 
 def _describe_absence(name: str, topics: Mapping[str, str], *, live: bool = False) -> str:

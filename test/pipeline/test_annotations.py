@@ -19,8 +19,9 @@ from edgefirst_ros.pipeline import output, samples
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.encoding import add_outline
 from edgefirst_ros.pipeline.frame import Frame
+from edgefirst_ros.sources.live import expect_topics
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.topics import choose_topics, expect_topics
+from edgefirst_ros.sources.topics import choose_topics
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.scene import LABELS
 

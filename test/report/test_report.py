@@ -278,7 +278,7 @@ def test_what_is_neither_is_named_and_nothing_is_written(tmp_path, run):
     (tmp_path / "text.txt").write_text("no dataset")
     (tmp_path / "empty").mkdir()
     done = run("report", "text.txt", "-o", "x.html")  # a list of datasets, whose one line names none
-    assert (done.returncode, "no dataset: no such file" in done.stderr) == (1, True)
+    assert (done.returncode, "no line names a file, as the first one: 'no dataset'" in done.stderr) == (2, True)
     for what, said in (("nowhere.zip", "no such file"), ("empty", "contains neither")):
         done = run("report", what, "-o", "x.html")
         assert done.returncode == 1

@@ -20,9 +20,9 @@ from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.config import Settings  # noqa: E402
 from edgefirst_ros.messages import Message  # noqa: E402
-from edgefirst_ros.sources.live import LiveSource  # noqa: E402
+from edgefirst_ros.sources.live import LiveSource, expect_topics  # noqa: E402
 from edgefirst_ros.sources.ros import RosTransport  # noqa: E402
-from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
+from edgefirst_ros.sources.topics import choose_topics  # noqa: E402
 from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, IMU, VIDEO  # noqa: E402
 
 CAMERA = "/camera/h264"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running system in place of a bus: topics are offered and messages sent as a test says."""
 
-from edgefirst_ros.sources.live import LiveSource, Offers
-from edgefirst_ros.sources.topics import choose_topics, expect_topics
+from edgefirst_ros.sources.live import LiveSource, Offers, expect_topics
+from edgefirst_ros.sources.topics import choose_topics
 
 
 class System:

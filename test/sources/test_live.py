@@ -8,8 +8,8 @@ from test_messages import transforms
 from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode, find_known_name
 from edgefirst_ros.sources import live
-from edgefirst_ros.sources.live import CameraWait, LiveSource, Offers, Settling, TopicState
-from edgefirst_ros.sources.topics import choose_topics, expect_topics
+from edgefirst_ros.sources.live import CameraWait, LiveSource, Offers, Settling, TopicState, expect_topics
+from edgefirst_ros.sources.topics import choose_topics
 from edgefirst_ros.streams import CLOUD, CUBE, DETECT, FIX, IMU, MASK, MODEL, TF_MESSAGE, TRANSFORM, VIDEO
 
 CAMERA = "/camera/h264"

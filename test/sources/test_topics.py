@@ -6,7 +6,8 @@ import pytest
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.sources.topics import choose_topics, expect_topics, find_late_parts, list_expected_types
+from edgefirst_ros.sources.live import expect_topics, find_late_parts, list_expected_types
+from edgefirst_ros.sources.topics import choose_topics
 from edgefirst_ros.streams import TILED
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"

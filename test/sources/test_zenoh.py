@@ -25,8 +25,12 @@ from zenoh_network import (  # noqa: E402
 
 from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
-from edgefirst_ros.sources.live import JoiningTransport, LiveSource  # noqa: E402
-from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
+from edgefirst_ros.sources.live import (  # noqa: E402
+    JoiningTransport,
+    LiveSource,
+    expect_topics,
+)
+from edgefirst_ros.sources.topics import choose_topics  # noqa: E402
 from edgefirst_ros.sources.zenoh import ZenohTransport  # noqa: E402
 from edgefirst_ros.sources.zenoh_session import open_session  # noqa: E402
 from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, FIX, IMU, TILED, TILES, TRANSFORM, VIDEO  # noqa: E402
