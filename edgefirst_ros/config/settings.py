@@ -429,7 +429,9 @@ class ReplaySettings(Model):
 class PlayerSettings(Model):
     """Settings of a player."""
 
-    recording: values.Place | None = play_setting(None, "MCAP file or dataset to play")
+    recording: values.Place | None = play_setting(
+        None, "Recording (.mcap, .db3, .bag, rosbag2 folder) or dataset to play"
+    )
     rate: float = play_setting(1.0, "Seconds of the recording played in a second", option="R", ge=0.01, le=100.0)
     loop: bool = play_setting(False, "Begin again at the end, at once and without end", option="")
     clock: bool = play_setting(

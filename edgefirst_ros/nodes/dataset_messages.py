@@ -21,7 +21,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.calibration import find_frame
 from edgefirst_ros.sensors.cube import Cube
-from edgefirst_ros.sources.inputs import SUFFIXES, open_files
+from edgefirst_ros.sources.inputs import SUFFIXES, is_rosbag2, list_recordings, open_files
 from edgefirst_ros.sources.source import Channel, Damage, Recording
 from edgefirst_ros.streams import (
     CLOUD,
@@ -133,12 +133,15 @@ def name_topic(sensor: Sensor) -> str:
 
 def open_playable(path: Path) -> Recording | DatasetRecording:
     """Open the recording or dataset at a path; raises EdgeFirstError for anything else."""
+    if is_rosbag2(path):
+        (found,) = list_recordings([path])
+        return open_files(found.files[0], more=found.files[1:])
     if path.suffix not in RECORDINGS:
         try:
             locate(path)
         except EdgeFirstError as error:
             if not path.is_file():
-                raise RecordingError(f"{error}; or a recording, {SUFFIXES}") from None
+                raise RecordingError(f"{error}; or a recording, {SUFFIXES}, or a rosbag2 folder") from None
         else:
             return DatasetRecording(path)
     return open_files(path)

@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from bags import bag, messages
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
@@ -101,9 +102,18 @@ def test_of_chosen_topics_nothing_else_comes(drive, played):
     assert chosen == [message for message in played if message.topic in ("/gps", "/lidar/points")]
 
 
+def test_a_rosbag2_folder_is_played_as_one_recording(recording, tmp_path):
+    path = recording(**SMALL)
+    found = messages(path)
+    parts, whole = open_playable(bag(tmp_path / "drive", found, [len(found) // 2])), open_playable(path)
+    assert len([*parts.walk()]) == len([*whole.walk()]) == len(found)
+    assert [message.data for message in parts.iter_messages()] == [message.data for message in whole.iter_messages()]
+
+
 def test_what_is_neither_recording_nor_dataset_is_said(tmp_path, drive):
     with pytest.raises(
-        EdgeFirstError, match=r"^[^:]*nothing: no such file or directory; expected .*; or a recording, \*\.mcap"
+        EdgeFirstError,
+        match=r"^[^:]*nothing: no such file or directory; expected .*; or a recording, \*\.mcap, .*rosbag2 folder",
     ):
         open_playable(tmp_path / "nothing")
     lone = tmp_path / "lone.zip"
