@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.load import load
-from edgefirst_ros.counts import Counts, Progress, ignore_progress, lacks
+from edgefirst_ros.counts import NO_PICTURE, Counts, Progress, ignore_progress, lacks
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import (
     DatasetPaths,
@@ -496,6 +496,8 @@ class _Run:
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:
                 lines.append(f"{topic}: {pluralize(count.seen, 'message')}; {reasons}")
+            if 2 * count.dropped[NO_PICTURE] > count.seen:
+                lines.append("Video must be Annex B, with start codes: length-prefixed video (AVCC) shows no picture.")
         return "\n".join([*lines, *self._hints])
 
 

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from bags import messages, write, write_two_of_each
-from edgefirst.schemas import sensor_msgs
+from edgefirst.schemas import foxglove_msgs, sensor_msgs
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 from PIL import Image
@@ -490,6 +490,22 @@ def test_an_unknown_codec(recording, tmp_path):
     broken = rewritten(path, tmp_path / path.name, edit=lambda data: data.replace(b"h264\0", b"vp09\0"))
     with pytest.raises(RecordingError, match=r"vp09.*expected h264 or h265"):
         convert(broken, tmp_path / "out")
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_length_prefixed_video_is_named(recording, tmp_path, codec):
+    """As MP4 has it (AVCC, HVCC): each NAL unit after its length, none after a start code."""
+
+    def edit(data):
+        video = foxglove_msgs.CompressedVideo.from_cdr(data)
+        units = [unit for unit in re.split(b"\0\0\0?\1", bytes(video.data)) if unit]
+        prefixed = b"".join(struct.pack(">I", len(unit)) + unit for unit in units)
+        return foxglove_msgs.CompressedVideo(video.timestamp, video.frame_id, prefixed, video.format).to_bytes()
+
+    path = recording(seconds=1, size=(128, 64), codec=codec, topics={"camera"})
+    with pytest.raises(RecordingError, match=r"Annex B.*AVCC") as caught:
+        convert(rewritten(path, tmp_path / path.name, edit=edit), tmp_path / "out")
+    assert "no picture in the message: " in str(caught.value)
 
 
 def test_output_that_exists(recording, tmp_path):
