@@ -11,12 +11,15 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from edgefirst.schemas import builtin_interfaces, sensor_msgs, std_msgs
+
 from edgefirst_ros.errors import RecordingError, need
 from edgefirst_ros.messages import Message, expand_type
 from edgefirst_ros.sources import source
 from edgefirst_ros.sources.protobuf import write_cdr
 from edgefirst_ros.sources.source import Channel, Convert, Damage, FileRecording, Note, RecordedFile, Repeats, in_span
-from edgefirst_ros.streams import FFMPEG, TF_MESSAGE
+from edgefirst_ros.streams import CLOUD, FFMPEG, TF_MESSAGE
 
 BAG, DATABASE = ".bag", ".db3"
 BESIDE = ("-wal", "-journal")
@@ -33,8 +36,10 @@ encoded_message_definition, type_description_hash FROM main.message_definitions
 """A view in place of the table of the same name, in which every text of a type has a form that `rosbags` knows."""
 IN_URI = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
 """What letters of a path become, which `rosbags` puts into a URI as it is."""
-OLDER = {"tf/msg/tfMessage": TF_MESSAGE}
-"""ROS 1 type -> ROS 2 type of the same fields."""
+FLOAT32 = 7
+"""PointField.datatype of the numbers of a PointCloud."""
+OLDER = {"tf/msg/tfMessage": TF_MESSAGE, "sensor_msgs/msg/PointCloud": CLOUD}
+"""ROS 1 type -> ROS 2 type that has taken its place."""
 
 
 class _Bag(RecordedFile):
@@ -158,21 +163,24 @@ def open_converter(kind: str, definition: bytes, note: Note) -> tuple[str, Conve
     need("a recording of ROS 1", "bags", "rosbags")
     from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+    new = OLDER.get(kind, kind)
     store = get_typestore(Stores.EMPTY)
     store.register(get_types_from_msg(HEADER, "std_msgs/msg/Header"))
     with suppress(Exception):  # its messages do not decode, and are counted
         found = get_types_from_msg(definition.decode() if len(definition) <= LONGEST_TEXT else "", kind)
         store.register({name: fields for name, fields in found.items() if name not in store.types})
 
+    older = _convert_packet if kind == FFMPEG and b"img_width" in definition else None
+    renew = _convert_cloud if new == CLOUD != kind else older
+
     def convert(data: bytes) -> bytes:
         try:
             made = bytes(store.ros1_to_cdr(data, kind))
-            older = kind == FFMPEG and b"img_width" in definition
-            return _convert_packet(store.deserialize_cdr(made, kind)) if older else made
+            return made if renew is None else renew(store.deserialize_cdr(made, kind))
         except Exception:  # noqa: BLE001  any error of rosbags on bad bytes
             return b""
 
-    return OLDER.get(kind, kind), convert
+    return new, convert
 
 
 def _convert_packet(sent: Any) -> bytes:
@@ -182,3 +190,15 @@ def _convert_packet(sent: Any) -> bytes:
     size = ("i", sent.img_width), ("i", sent.img_height)
     rest = ("s", sent.encoding), ("Q", sent.pts), ("B", sent.flags), ("B", 0), ("I", len(data))
     return write_cdr([*head, *size, *rest]) + data
+
+
+def _convert_cloud(sent: Any) -> bytes:
+    """Return a PointCloud of ROS 1 as a PointCloud2 whose fields are its channels, as ROS converts it."""
+    columns = [("x", [p.x for p in sent.points]), ("y", [p.y for p in sent.points]), ("z", [p.z for p in sent.points])]
+    columns += [(channel.name, channel.values) for channel in sent.channels]
+    points = np.stack([np.asarray(values, "<f4") for _, values in columns], axis=1)
+    fields = [sensor_msgs.PointField(name, 4 * n, FLOAT32, 1) for n, (name, _) in enumerate(columns)]
+    stamp, (width, step) = sent.header.stamp, (len(points), 4 * len(columns))
+    header = std_msgs.Header(builtin_interfaces.Time(stamp.sec, stamp.nanosec), sent.header.frame_id)
+    made = sensor_msgs.PointCloud2(header, 1, width, fields, False, step, step * width, points.tobytes(), False)
+    return bytes(made.to_bytes())

@@ -43,6 +43,7 @@ from edgefirst_ros.fleet.sources import find_sources
 from edgefirst_ros.messages import Message as OwnMessage
 from edgefirst_ros.messages import decode
 from edgefirst_ros.nodes.dataset_messages import open_playable
+from edgefirst_ros.sensors.cloud import read_points
 from edgefirst_ros.sources.inputs import list_recordings, open_files
 from edgefirst_ros.sources.protobuf import open_converter
 from edgefirst_ros.synthetic import START
@@ -50,6 +51,8 @@ from edgefirst_ros.synthetic import START
 SECOND = 1_000_000_000
 VIDEO, TF = "foxglove_msgs/msg/CompressedVideo", "tf2_msgs/msg/TFMessage"
 COMPRESSED = "sensor_msgs/msg/CompressedImage"
+CLOUD, OLDER_CLOUD = "sensor_msgs/msg/PointCloud2", "sensor_msgs/msg/PointCloud"
+CHANNEL = "sensor_msgs/msg/ChannelFloat32"
 PACKET = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
 PACKET_TEXT = """std_msgs/Header header
 int32 width
@@ -306,8 +309,24 @@ def database_without_texts(path, source):
     return path
 
 
-def packets_of_ros1(path, source):
-    """A bag with video as the transport of ROS 1 sends it: its message has another order of fields."""
+def as_older_cloud(schema, message, types):
+    """A cloud of floats in the message that was before PointCloud2, as radars send it; None for others."""
+    sent = content(message, schema) if schema.name == CLOUD else None
+    if sent is None or any(field.datatype != 7 for field in sent.fields):
+        return None
+    points, kinds = read_points(sent), types.types
+    places = zip(*(points[axis].ravel().tolist() for axis in "xyz"), strict=True)
+    channels = [
+        kinds[CHANNEL](name, points[name].ravel()) for name in points.dtype.names if name not in ("x", "y", "z")
+    ]
+    stamp = kinds["builtin_interfaces/msg/Time"](sent.stamp.sec, sent.stamp.nanosec)
+    head = kinds["std_msgs/msg/Header"](7, stamp, sent.frame_id)
+    made = kinds[OLDER_CLOUD](head, [kinds["geometry_msgs/msg/Point32"](*place) for place in places], channels)
+    return types.serialize_ros1(made, OLDER_CLOUD)
+
+
+def older_bag_of_ros1(path, source):
+    """A bag with messages that only ROS 1 has: video, whose fields have another order, and clouds of channels."""
     found, store, ros1 = messages(source), store_of(messages(source)), get_typestore(Stores.ROS1_NOETIC)
     ros1.register(get_types_from_msg(OLD_PACKET_TEXT, PACKET))
     with rosbag1.Writer(path) as writer:
@@ -319,6 +338,8 @@ def packets_of_ros1(path, source):
                 head = ros1.types["std_msgs/msg/Header"](7, sent.header.stamp, sent.header.frame_id)
                 old = sent.data, sent.width, sent.height, sent.encoding, sent.pts, sent.flags
                 data = ros1.serialize_ros1(ros1.types[PACKET](head, *old), PACKET)
+            if (cloud := as_older_cloud(schema, message, ros1)) is not None:
+                name, types, data = OLDER_CLOUD, ros1, cloud
             if channel.topic not in connections:
                 text, digest = types.generate_msgdef(name)
                 connections[channel.topic] = writer.add_connection(channel.topic, name, msgdef=text, md5sum=digest)
@@ -328,7 +349,7 @@ def packets_of_ros1(path, source):
 
 
 WRAPPED = {
-    "bag, FFMPEGPacket": lambda folder, source: packets_of_ros1(folder / "drive.bag", source),
+    "bag, older messages": lambda folder, source: older_bag_of_ros1(folder / "drive.bag", source),
     "CompressedImage": lambda folder, source: wrapped(folder / "drive.mcap", source, as_compressed_image),
     "FFMPEGPacket": lambda folder, source: wrapped(folder / "drive.mcap", source, as_ffmpeg_packet),
     "protobuf": lambda folder, source: wrapped(folder / "drive.mcap", source, as_protobuf),
