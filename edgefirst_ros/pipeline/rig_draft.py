@@ -215,11 +215,12 @@ class _Draft:
             name = find_known_name(found.topic, found.schema)
             type_place = streams.ROLES[key].index(found.schema) if sensor is None else 0
             beside = sensor is None and find_namespace(found.topic, found.schema) != space
-            size = found.messages if sensor is None else found.size if key.startswith("lidar") else 0
+            size, (front, length) = found.messages if sensor is None else found.size, _in_front(found.topic)
+            first = front and key.startswith("radar")  # before its size; of lidars the one on the roof sees most
             radar = -self.radars.get(found.topic, 0)  # targets come before the objects that are made of them
             worse = not found.placed or (key == "pose" and found.frame_id == "earth")  # z of ECEF is not up
             worse = worse or (sensor is not None and (found.coloured or found.frame_id in seen))
-            return worse, name is None, beside, type_place, radar, -size, *_in_front(found.topic), found.topic
+            return worse, name is None, beside, type_place, radar, first, -size, front, length, found.topic
 
         world = {
             *WORLDS,

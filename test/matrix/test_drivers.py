@@ -149,6 +149,7 @@ TARGETS = ("x", "y", "z", "radial_speed", "power", "rcs")
 OBJECTS = ("x", "y", "z", "speed_absolute", "heading", "length", "quality")
 UMRR = {"/smart_radar/port_objects_0": OBJECTS, "/smart_radar/port_targets_0": TARGETS}
 ARS548 = {"/PointCloudDetection": ("x", "y", "z", "v", "r", "RCS"), "/PointCloudObject": ("x", "y", "z", "vx", "vy")}
+EAGLE = {"/radar_trk": ("x", "y", "z", "Doppler"), "/radar_enhanced_pcl": ("x", "y", "z", "Doppler", "Alpha", "Beta")}
 MULTISCAN = {"/cloud_polar": ("azimuth", "elevation", "range"), "/cloud": ("x", "y", "z", "i")}
 
 
@@ -157,6 +158,7 @@ MULTISCAN = {"/cloud_polar": ("azimuth", "elevation", "range"), "/cloud": ("x", 
     [
         (UMRR, "radar.targets", "/smart_radar/port_targets_0"),  # not the tracks that the radar makes of them
         (ARS548, "radar.targets", "/PointCloudDetection"),
+        (EAGLE, "radar.targets", "/radar_enhanced_pcl"),
         (MULTISCAN, "lidar.points", "/cloud"),
     ],
 )
