@@ -266,7 +266,7 @@ class LiveSource:
         offers = self._transport.list_topics(self._types)
         fitting, unused = {}, self._find_foreign(offers, now)
         for topic, (name, schema) in offers.names.items():
-            if topic in unused:
+            if topic in unused or self._settings.is_left_alone(topic):
                 continue
             state = self.states.get(name)
             types = (state.schema,) if state is not None else self._types.get(topic, (schema,))
@@ -491,48 +491,63 @@ class JoiningTransport(Transport):
 # ---- topics that may still come
 def expect_topics(roles: Roles, settings: Settings) -> Roles:
     """Return the roles completed by the names of topics that may still come: the rig's, else the device's."""
-    names = {sensor.key: settings.sensor(sensor.key).topic or sensor.topic.name for sensor in settings.companions}
-    may_come = ((key, roles.companions.get(key) or _expect_name(name)) for key, name in names.items())
-    companions = {key: topic for key, topic in may_come if not is_glob(topic)} | roles.companions
+    taken = {*roles.streamed, *roles.statics, *map(_expect_name, settings.given_topics)}
+
+    def keep_free(topic: str) -> str | None:
+        return None if topic in taken or settings.is_left_alone(topic) else topic
+
+    def expect(key: str, name: str) -> str | None:
+        given = settings.sensor(key).topic
+        return keep_free(_expect_name(name)) if given is None else _expect_name(given)
+
+    may_come = ((sensor.key, expect(sensor.key, sensor.topic.name)) for sensor in settings.companions)
+    companions = {key: topic for key, topic in may_come if topic and not is_glob(topic)} | roles.companions
     pose = "tf" if roles.pose_frames is not None else settings.sensor("pose").topic
     name = find_known_name(roles.reference, roles.schema)
     space = find_namespace(roles.reference, roles.schema) if roles.camera else ""
     prefix = roles.reference.removesuffix(name) if roles.camera and name else f"/{space}/" if space else "/"
     own = {part: f"{prefix}{part}" for part in (INFO, *RESULTS)}
-    model = settings.sensor("model")
-    own |= {"model/info": _expect_name(model.info)} if model.info is not None else {}
+    info = settings.sensor("model").info
     masked = roles.model is not None and find_known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
-    boxes3d = _expect_name(settings.sensor("boxes3d").topic or "fusion/boxes3d")
     heard = {*filter(None, map(find_static, roles.statics))}
     heard |= {INFO} if roles.camera else set()
-    statics = {*roles.statics, *(own.get(part) or _expect_name(part) for part in STATICS if part not in heard)}
+    parts = {part: keep_free(own.get(part) or _expect_name(part)) for part in STATICS if part not in heard}
+    parts |= {"model/info": _expect_name(info)} if info is not None and "model/info" in parts else {}
+    statics = {*roles.statics, *filter(None, parts.values())}
     cameras = replace(roles, companions=companions).cameras
     infos = {
-        key: _expect_info(roles.infos.get(key), topic, settings.sensor(key).info) for key, topic in cameras.items()
+        key: _expect_info(roles.infos.get(key), topic, settings.sensor(key).info, keep_free)
+        for key, topic in cameras.items()
     }
     statics |= {topic for of in infos.values() for topic in of.among}
     return replace(
         roles, companions=companions, statics=frozenset(statics), infos=roles.infos | infos,
-        gps=roles.gps or _expect_name(settings.sensor("gps").topic or "gps"),
-        imu=roles.imu or _expect_name(settings.sensor("imu").topic or "imu"),
+        gps=roles.gps or expect("gps", "gps"),
+        imu=roles.imu or expect("imu", "imu"),
         pose=roles.pose or (_expect_name(pose) if pose is not None else None),
-        model=roles.model or (_expect_name(model.topic) if model.topic is not None else own["model/output"]),
-        masks=roles.masks or (own["model/mask"] if masked else None),
-        boxes3d=roles.boxes3d or (boxes3d if roles.reference != boxes3d else None),
+        model=roles.model or expect("model", own["model/output"]),
+        masks=roles.masks or (keep_free(own["model/mask"]) if masked else None),
+        boxes3d=roles.boxes3d or expect("boxes3d", "fusion/boxes3d"),
     )  # fmt: skip
 
 
-def _expect_info(found: Infos | None, topic: str, named: str | None) -> Infos:
-    """Return the topics of CameraInfo of a camera with the one that may still come; `named`: that of the rig."""
+def _expect_info(found: Infos | None, topic: str, named: str | None, keep_free: Callable[[str], str | None]) -> Infos:
+    """Return the topics of CameraInfo of a camera with the one that may still come.
+
+    `named`: that of the rig; `keep_free` returns None for a topic of another role.
+    """
     if found is not None and found.own is not None:
         return found
     among = found.among if found is not None else frozenset()
     name = next(filter(None, (find_known_name(topic, schema) for schema in CAMERA_TYPES)), None)
     space = find_namespace(topic, CAMERA_TYPES[0])
     own = f"{topic.removesuffix(name)}{INFO}" if name else f"/{space}/{INFO}" if space else f"/{INFO}"
-    own = own if named is None else _expect_name(named)
-    return Infos(own, among | {own})
+    if named is not None:
+        return Infos(_expect_name(named), among | {_expect_name(named)})
+    if keep_free(own) is None:
+        return Infos(None, among)
+    return Infos(own if find_known_name(own, CAMERA_INFO) == INFO else None, among | {own})
 
 
 def find_static(topic: str) -> str | None:

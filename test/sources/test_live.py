@@ -10,7 +10,20 @@ from edgefirst_ros.messages import decode, find_known_name
 from edgefirst_ros.sources import live
 from edgefirst_ros.sources.live import CameraWait, LiveSource, Offers, Settling, TopicState, expect_topics
 from edgefirst_ros.sources.topics import choose_topics
-from edgefirst_ros.streams import CLOUD, CUBE, DETECT, FIX, IMU, MASK, MODEL, TF_MESSAGE, TRANSFORM, VIDEO
+from edgefirst_ros.streams import (
+    CAMERA_INFO,
+    CLOUD,
+    CUBE,
+    DETECT,
+    FIX,
+    IMAGE,
+    IMU,
+    MASK,
+    MODEL,
+    TF_MESSAGE,
+    TRANSFORM,
+    VIDEO,
+)
 
 CAMERA = "/camera/h264"
 
@@ -135,6 +148,46 @@ def test_topics_without_a_part_are_noted_once_and_keys_without_a_topic_are_missi
     system.offers["/c/points"] = CLOUD
     source.refresh(2.0)
     assert (roles.missing, len(roles.unused), len(system.log)) == ((), 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("topics", "given"),
+    [
+        ({"/lidar/points": CLOUD}, {"rig": {"radar.targets": "/lidar/points"}}),
+        ({"/fusion/boxes3d": DETECT}, {"model_topic": "/fusion/boxes3d"}),
+        (
+            {"/camera/info": CAMERA_INFO, "/b/image": IMAGE},
+            {"rig": {"camera.b": {"topic": "/b/image", "info": "/camera/info"}}},
+        ),
+        *(
+            ({f"{host}{topic}": schema}, {"rig": {"unused": [f"{host}{topic}"]}})
+            for host in ("", "/front")
+            for topic, schema in {
+                "/lidar/points": CLOUD, "/radar/cube": CUBE, "/gps": FIX, "/imu": IMU, "/model/output": MODEL,
+                "/fusion/boxes3d": DETECT, "/tf_static": TF_MESSAGE, "/camera/info": CAMERA_INFO,
+            }.items()
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_topic_that_the_settings_use_otherwise_or_not_at_all_gets_no_role_by_its_name(topics, given):
+    """As in a recording; whether it is there at the start or comes later."""
+    settings = Settings(**given)
+    recorded = choose_topics({CAMERA: VIDEO} | topics, settings)
+    for late in (False, True):
+        system = System({CAMERA: VIDEO} if late and "camera.b" not in str(given) else {CAMERA: VIDEO} | topics)
+        roles = expect_topics(choose_topics(system.offers, settings, live=True), settings)
+        source = LiveSource(system, settings, roles, lambda *message: None, system)
+        for now in range(20):
+            source.refresh(now)
+            system.offers |= topics
+        assert source.states.keys() == recorded.streamed | recorded.statics
+        assert {k: t for k, t in roles.companions.items() if t in topics} == recorded.companions
+        assert {key: of.own for key, of in roles.infos.items() if of.own in topics} == {
+            key: of.own for key, of in recorded.infos.items() if of.own is not None
+        }
+        for part in ("gps", "imu", "model", "boxes3d"):
+            assert getattr(roles, part) not in topics or getattr(roles, part) == getattr(recorded, part)
 
 
 def test_the_hint_for_one_of_several_topics_is_the_key_that_none_has_yet():
