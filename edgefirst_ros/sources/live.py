@@ -266,8 +266,8 @@ class LiveSource:
         offers = self._transport.list_topics(self._types)
         fitting, unused = {}, self._find_foreign(offers, now)
         for topic, (name, schema) in offers.names.items():
-            if topic in unused or self._settings.is_left_alone(topic):
-                continue
+            if topic in unused or (schema not in CAMERA_TYPES and self._settings.is_left_alone(topic)):
+                continue  # results are of one of all cameras
             state = self.states.get(name)
             types = (state.schema,) if state is not None else self._types.get(topic, (schema,))
             if schema in types:

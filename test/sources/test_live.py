@@ -159,6 +159,7 @@ def test_topics_without_a_part_are_noted_once_and_keys_without_a_topic_are_missi
             {"/camera/info": CAMERA_INFO, "/b/image": IMAGE},
             {"rig": {"camera.b": {"topic": "/b/image", "info": "/camera/info"}}},
         ),
+        ({"/left/camera/h264": VIDEO, "/m/model/output": MODEL}, {"rig": {"unused": ["/left/camera/h264"]}}),
         *(
             ({f"{host}{topic}": schema}, {"rig": {"unused": [f"{host}{topic}"]}})
             for host in ("", "/front")
