@@ -571,7 +571,7 @@ def test_what_the_library_itself_wrote(tmp_path):
     placed = {t["child"]: t["translation"] for t in dataset.metadata["static_transforms"]}
     assert placed == {"left": [0, 0, 0], "lidar": [1, 2, 3]}
     said = {line.what: line.number for line in report.lines}
-    assert (said["camera models"], said["cuboids without a picture"], said["without a position"]) == (1, 2, 4)
+    assert (said["camera models"], said["cuboids without a picture"], said["poses"]) == (1, 2, 4)
     assert not [f for f in validate(dataset.paths.container).findings if f.severity == "error"]
 
 

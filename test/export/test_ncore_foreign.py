@@ -10,7 +10,8 @@ from PIL import Image
 from small_camera import small_camera
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.export import restore
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.ncore import components, library
 
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
@@ -18,6 +19,7 @@ v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 US = 1_700_000_000_000_000
 STEP = 100_000
 """Between pictures, µs; the lidar turns twice as fast."""
+STILL = np.repeat(np.eye(4)[None], 2, 0)
 
 
 def png():
@@ -26,15 +28,20 @@ def png():
     return file.getvalue()
 
 
-def sequence(folder, seen):
-    """Four pictures, a lidar every 50 ms, and cuboids `seen`: (track, µs after the start, x)."""
+def sequence(folder, seen, way=STILL, earth=None):
+    """Four pictures, a lidar every 50 ms, and cuboids `seen`: (track, µs after the start, x).
+
+    `way`: poses of the vehicle in its world at the start and after 1 s; `earth`: pose of the world in world_global.
+    """
     lib = library.load_library()
     writer = v4.SequenceComponentGroupsWriter(
         lib.UPath(folder), "x", "x", lib.HalfClosedInterval(US, US + 1_000_001), {}, "itar"
     )
     new = writer.register_component_writer
     poses = new(v4.PosesComponent.Writer, "default")
-    poses.store_dynamic_pose("rig", "world", np.repeat(np.eye(4)[None], 2, 0), np.array([US, US + 1_000_000], "u8"))
+    poses.store_dynamic_pose("rig", "world", way, np.array([US, US + 1_000_000], "u8"))
+    if earth is not None:
+        poses.store_static_pose("world", "world_global", earth)
     for sensor in ("left", "top"):
         poses.store_static_pose(sensor, "rig", np.eye(4))
     new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", small_camera(lib))
@@ -87,6 +94,28 @@ def test_the_nearest_cloud_and_its_stamp(tmp_path):
     for n, sample in enumerate(Dataset(path).samples()):
         assert sample.row["lidar_points_timestamp"] == sample.timestamp == (US + STEP * (n + 1)) * 1000
         assert sample.lidar()["x"].tolist() == [2 * (n + 1)]
+
+
+@pytest.mark.parametrize("earth", [None, np.eye(4)])
+def test_a_way_that_is_not_on_the_earth_is_that_of_the_poses(tmp_path, earth):
+    """As NVIDIA's converters of Waymo's and of its own drives store it."""
+    way = STILL @ np.array([[0, -1, 0, 5], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], float)
+    way[1, 0, 3] += 10  # m/s
+    report = restore(sequence(tmp_path / "in", [], way, earth), "ncore", tmp_path / "out").report
+    (path,) = (tmp_path / "out").glob("*.zip")
+    dataset = Dataset(path)
+    samples = list(dataset.samples())
+    np.testing.assert_allclose([s.row["pose_position"] for s in samples], [[6 + n, 0, 0] for n in range(4)], atol=1e-6)
+    half = np.sqrt(0.5)
+    np.testing.assert_allclose([s.row["pose_orientation"] for s in samples], [[0, 0, half, half]] * 4, atol=1e-6)
+    assert dataset.metadata["pose_frame"] == "world"
+    assert {line.what: line.number for line in report.lines}["poses"] == 4
+    assert not [f for f in validate(path).findings if f.severity == "error"]
+    export(path, "ncore", tmp_path / "again")
+    restore(tmp_path / "again", "ncore", tmp_path / "back")
+    (path,) = (tmp_path / "back").glob("*.zip")
+    places = [s.row["pose_position"] for s in Dataset(path).samples()]
+    np.testing.assert_allclose(places, [[n, 0, 0] for n in range(4)], atol=1e-6)
 
 
 @pytest.mark.parametrize("d", [[], [0.0] * 4, [0.0] * 5, [0.25, 0.0, 0.0, 0.0, 0.0]])

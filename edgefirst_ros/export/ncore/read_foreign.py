@@ -116,7 +116,8 @@ _LINES = (
     ("camera", "camera.jpeg, camera.png", ""),
     ("pictures", "", "neither JPEG nor PNG"),
     ("broken pictures", "", "no picture can be read there"),
-    ("without a position", "frames", "world_global is missing or not ECEF: neither position nor attitude"),
+    ("poses", "frames: pose_position, pose_orientation", "in world: world_global is missing or not ECEF"),
+    ("without a position", "frames", "no pose leads to world_global in ECEF, nor to world"),
     ("cuboids", "box3d", "those turned by over 10 degrees against the vehicle become the hull around them"),
     ("cuboids again", "", "a picture has one box of a track, the nearest in time"),
     ("cuboids without a picture", "", "no picture within 100 ms, or no pose"),
@@ -201,7 +202,7 @@ class _Import:
                 progress("importing from NCore", n + 1, len(self._stamps))
             if writer.samples:
                 with convert_errors(self._name):
-                    metadata = self._metadata(writer.samples)
+                    metadata = self._metadata(writer.samples, posed=any("pose_position" in row for row in rows))
                 writer.finish(metadata, pictures.labels, box3d_frame=BASE)
 
     def _sample(
@@ -261,10 +262,16 @@ class _Import:
                 turn = make_world_to_ecef(latitude, longitude, altitude)[:3, :3].T @ there[:3, :3]
                 row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
                 row["orientation"] = make_quaternion(turn).tolist()
+        poses = None if any(rows) else self._pose(RIG, WORLD, self._stamps)
+        for row, there in zip(rows, () if poses is None else poses, strict=False):
+            if np.isfinite(there).all():
+                row["pose_position"] = there[:3, 3].tolist()
+                row["pose_orientation"] = make_quaternion(there[:3, :3]).tolist()
+                self._tally["poses"] += 1
         self._tally["without a position"] += sum(not row for row in rows)
         return rows
 
-    def _metadata(self, written: int) -> dict[str, Any]:
+    def _metadata(self, written: int, *, posed: bool) -> dict[str, Any]:
         transforms = []
         stems = {companion.kind: companion.kind.partition(".")[0] for companion in self.companions}
         of = {find_by_kind(kind).key: frame for kind, frame in {**stems, **self._own_frames}.items()}
@@ -293,6 +300,7 @@ class _Import:
             "sensor_frames": {key: frame for key, frame in of.items() if frame != find_frame(key, {})},
             "calibration": judge(info, transforms, of.values()),
             "topics": {"reference": self._camera},
+            **({"pose_frame": WORLD, "pose_source": {"topic": None, "type": None, "child": BASE}} if posed else {}),
             "counts": make_counts(self._camera, len(self._stamps), written, "neither JPEG nor PNG, or broken"),
         }
         return make_metadata(files, {self._name: facts})
