@@ -7,6 +7,7 @@ writes the same bytes under the same names.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import os
@@ -98,6 +99,7 @@ def find_scratch(root: str | None) -> Scratch:
     with _guard:
         if (key := (os.getpid(), place)) not in _here:
             _here[key] = Scratch(place)
+            atexit.register(_here[key].close)
         return _here[key]
 
 

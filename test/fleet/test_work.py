@@ -286,6 +286,13 @@ def test_scratch_of_dead_processes_is_swept_and_that_of_living_ones_stays(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["of-others"]
 
 
+def test_scratch_is_removed_when_its_process_ends(tmp_path):
+    code = f"from edgefirst_ros.fleet.work import *\nwith find_scratch({str(tmp_path)!r}).folder() as at: print(at)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{tmp_path}/{work.PREFIX}")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_scratch_that_cannot_be_made_is_the_fault_of_storage(drives, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="file: cannot be used as scratch: File exists"):
