@@ -70,14 +70,14 @@ class Rule:
     fix: Repair | None = None
 
 
-def make_rule(
+def rule(
     rule_id: str, severity: Severity, description: str, fix: Repair | None = None
 ) -> Callable[[Callable[[Subject], Found]], Rule]:
     """Make a rule of a function of the dataset."""
     return lambda bad: Rule(rule_id, severity, description, bad, fix=fix)
 
 
-def make_member_rule(
+def member_rule(
     rule_id: str, severity: Severity, description: str, *forms: Form
 ) -> Callable[[Callable[[View], Iterable[str]]], Rule]:
     """Make a rule of a function of one member."""

@@ -19,9 +19,9 @@ from edgefirst_ros.dataset.validate.report import (
     Subject,
     is_same,
     list_places,
-    make_rule,
     place_of,
     read_position,
+    rule,
 )
 from edgefirst_ros.dataset.verdict import Check, Timeline
 from edgefirst_ros.errors import DatasetError, pluralize
@@ -36,7 +36,7 @@ WHY = {
 }
 
 
-@make_rule("FRM001", "error", "all columns exist, with their types")
+@rule("FRM001", "error", "all columns exist, with their types")
 def check_columns(subject: Subject) -> Found:
     """Check the companions that the table has, each with stamp and skew; earlier versions have no model and pose."""
     if subject.frames is None:
@@ -49,7 +49,7 @@ def check_columns(subject: Subject) -> Found:
             yield name, f"is {found[name]}, must be {column.type}"
 
 
-@make_rule("FRM002", "error", "file metadata exist and are JSON")
+@rule("FRM002", "error", "file metadata exist and are JSON")
 def check_metadata(subject: Subject) -> Found:
     """Sources, configuration, counts and so on; those by sequence if the file has them."""
     given = subject.frames.metadata if subject.frames else {}
@@ -58,7 +58,7 @@ def check_metadata(subject: Subject) -> Found:
             yield key, "is not JSON" if key in given else "is missing"
 
 
-@make_rule("FRM003", "error", "every row has name, frame and timestamp")
+@rule("FRM003", "error", "every row has name, frame and timestamp")
 def check_identity(subject: Subject) -> Found:
     """Columns without a substitute."""
     needed = (*KEY, "timestamp")
@@ -70,7 +70,7 @@ def check_identity(subject: Subject) -> Found:
     )
 
 
-@make_rule("FRM004", "error", "positions are on the earth, poses finite and whole, orientations of length 1")
+@rule("FRM004", "error", "positions are on the earth, poses finite and whole, orientations of length 1")
 def check_navigation(subject: Subject) -> Found:
     """Degrees within ±90 and ±180; quaternions x, y, z, w."""
     latitude, longitude = pl.col("latitude"), pl.col("longitude")
@@ -91,7 +91,7 @@ def check_navigation(subject: Subject) -> Found:
     yield from list_places(subject.framed, bad, "pose_position {pose_position}")
 
 
-@make_rule("FRM005", "error", "skew is the companion's stamp less that of the sample")
+@rule("FRM005", "error", "skew is the companion's stamp less that of the sample")
 def check_skew(subject: Subject) -> Found:
     """Null exactly without a companion."""
     for base in subject.companions:
@@ -104,21 +104,21 @@ def check_skew(subject: Subject) -> Found:
         )
 
 
-@make_rule("FRM006", "error", "file metadata have the form of the format")
+@rule("FRM006", "error", "file metadata have the form of the format")
 def check_forms(subject: Subject) -> Found:
     """The model of every reader: `merge`, `info` and exports reject metadata that break it. REF006 checks counts."""
     yield from find_faults({key: value for key, value in subject.frames_metadata.items() if key != "counts"})
 
 
 # ---- tables against members and each other -----------------------------------------------------
-@make_rule("REF001", "error", "every annotation belongs to a sample of the dataset")
+@rule("REF001", "error", "every annotation belongs to a sample of the dataset")
 def check_annotations(subject: Subject) -> Found:
     """By name and frame, exactly."""
     keys = subject.annotated.select(KEY).unique(maintain_order=True)
     yield from list_places(_without(keys, subject.keys), pl.lit(True), "is annotated but has no member")
 
 
-@make_rule("REF002", "error", "every sample has a row in the annotations")
+@rule("REF002", "error", "every sample has a row in the annotations")
 def check_rows(subject: Subject) -> Found:
     """Only with a frames table: to other tools no row means no annotation."""
     if subject.annotations is not None and subject.frames is not None:
@@ -126,7 +126,7 @@ def check_rows(subject: Subject) -> Found:
         yield from list_places(rest, pl.lit(True), "has no row in the annotations")
 
 
-@make_rule("REF003", "error", "the frames table has one row for each sample, and no others")
+@rule("REF003", "error", "the frames table has one row for each sample, and no others")
 def check_one_row(subject: Subject) -> Found:
     """By name and frame, exactly."""
     if subject.frames is None:
@@ -137,7 +137,7 @@ def check_one_row(subject: Subject) -> Found:
     yield from list_places(_without(subject.keys, rows), pl.lit(True), "has no row in the frames table")
 
 
-@make_rule("REF004", "error", "annotations have the stamp that the frames table has")
+@rule("REF004", "error", "annotations have the stamp that the frames table has")
 def check_stamps(subject: Subject) -> Found:
     """Nanoseconds, exactly."""
     yield from list_places(
@@ -147,7 +147,7 @@ def check_stamps(subject: Subject) -> Found:
     )
 
 
-@make_rule("REF005", "error", "a companion has a stamp exactly where it has a member")
+@rule("REF005", "error", "a companion has a stamp exactly where it has a member")
 def check_companions(subject: Subject) -> Found:
     """Sensors without columns (the reference itself) are not checked."""
     names = subject.frames.schema.names if subject.frames else ()
@@ -164,7 +164,7 @@ def check_companions(subject: Subject) -> Found:
                 yield place_of(key), f"has {has} {there or any_of[0]}"
 
 
-@make_rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
+@rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
 def check_counts(subject: Subject) -> Found:
     """The topic of the samples is recognised by its written count."""
     found = subject.frames_metadata.get("counts")
@@ -183,7 +183,7 @@ def check_counts(subject: Subject) -> Found:
             yield of, f"no topic has written {pluralize(samples, 'sample')} and dropped the rest of what was seen"
 
 
-@make_rule("REF007", "error", "annotations have the size that the frames table has")
+@rule("REF007", "error", "annotations have the size that the frames table has")
 def check_sizes(subject: Subject) -> Found:
     """Width and height in pixels."""
     yield from list_places(
@@ -193,7 +193,7 @@ def check_sizes(subject: Subject) -> Found:
     )
 
 
-@make_rule("REF008", "error", "annotations have the position that the frames table has")
+@rule("REF008", "error", "annotations have the position that the frames table has")
 def check_locations(subject: Subject) -> Found:
     """As far as float32 goes."""
     bad = pl.col("latitude").is_null() | pl.col("longitude").is_null()
@@ -207,9 +207,7 @@ def check_locations(subject: Subject) -> Found:
     )
 
 
-@make_rule(
-    "CAL001", "warning", "every sequence has a calibration by which its sensors can be projected into the picture"
-)
+@rule("CAL001", "warning", "every sequence has a calibration by which its sensors can be projected into the picture")
 def check_calibration(subject: Subject) -> Found:
     """One warning a sequence, also where the metadata do not say it in words."""
     if subject.frames is None:

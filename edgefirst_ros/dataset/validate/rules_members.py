@@ -32,10 +32,10 @@ from edgefirst_ros.dataset.validate.report import (
     Rule,
     Subject,
     View,
-    make_member_rule,
-    make_rule,
+    member_rule,
     place_of,
     read_position,
+    rule,
 )
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.cloud import decode_grid
@@ -53,34 +53,34 @@ AXES = {"x", "y", "z"}
 opens = Rule("STR001", "error", "the dataset exists and its members can be listed", None)
 
 
-@make_rule("STR002", "error", "the dataset has a sample")
+@rule("STR002", "error", "the dataset has a sample")
 def has_samples(subject: Subject) -> Iterator[tuple[str, str]]:
     """A dataset without samples is invalid."""
     if not subject.samples:
         yield subject.paths.members.name, f"{len(subject.members)} files that are not members of a sample"
 
 
-@make_rule("STR003", "error", "the tables are Arrow IPC (annotations also Parquet or JSON) and every row can be read")
+@rule("STR003", "error", "the tables are Arrow IPC (annotations also Parquet or JSON) and every row can be read")
 def check_tables_open(subject: Subject) -> Iterator[tuple[str, str]]:
     """Found on opening."""
     yield from subject.table_faults
 
 
-@make_rule("STR004", "warning", "the dataset has an annotation table")
+@rule("STR004", "warning", "the dataset has an annotation table")
 def has_annotations(subject: Subject) -> Iterator[tuple[str, str]]:
     """Readers can do without."""
     if subject.annotations is None and not subject.table_faults:
         yield subject.paths.arrow.name, "is missing"
 
 
-@make_rule("STR005", "warning", "the dataset has a frames table")
+@rule("STR005", "warning", "the dataset has a frames table")
 def has_frames(subject: Subject) -> Iterator[tuple[str, str]]:
     """Other tools do not write it; stamps and navigation are unknown then."""
     if not subject.paths.frames.exists():
         yield subject.paths.frames.name, "is missing: the stamps of the samples are unknown"
 
 
-@make_rule("STR006", "warning", "no unfinished files are beside")
+@rule("STR006", "warning", "no unfinished files are beside")
 def check_unfinished(subject: Subject) -> Iterator[tuple[str, str]]:
     """Files of an interrupted capture."""
     paths = subject.paths
@@ -89,7 +89,7 @@ def check_unfinished(subject: Subject) -> Iterator[tuple[str, str]]:
             yield path.name, "left by writing that was not finished"
 
 
-@make_rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
+@rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
 def check_form(subject: Subject) -> Iterator[tuple[str, str]]:
     """The vendor's client also makes flat folders of SEQUENCE_FRAME.KIND; readers ignore other files."""
     for name, found in subject.members:
@@ -98,7 +98,7 @@ def check_form(subject: Subject) -> Iterator[tuple[str, str]]:
             yield name, "is not SEQUENCE/SEQUENCE_FRAME.KIND"
 
 
-@make_rule("NAM002", "error", "names stay inside the dataset when unpacked")
+@rule("NAM002", "error", "names stay inside the dataset when unpacked")
 def check_safe(subject: Subject) -> Iterator[tuple[str, str]]:
     """No absolute paths, no way up, no drive, no control characters."""
     for name in subject.container.names:
@@ -108,7 +108,7 @@ def check_safe(subject: Subject) -> Iterator[tuple[str, str]]:
             yield name, "is not a safe relative path"
 
 
-@make_rule("NAM003", "error", "a sample has every input once")
+@rule("NAM003", "error", "a sample has every input once")
 def check_unique(subject: Subject) -> Iterator[tuple[str, str]]:
     """The same name twice, one frame number in two spellings, or a JPEG and a PNG of the same camera."""
     seen: dict[tuple[object, str], str] = {}
@@ -122,7 +122,7 @@ def check_unique(subject: Subject) -> Iterator[tuple[str, str]]:
             seen[key, sensor] = name
 
 
-@make_rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
+@rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
 def check_padding(subject: Subject) -> Iterator[tuple[str, str]]:
     """The one form that all versions of the vendor's client find."""
     for name in subject.container.names:
@@ -131,7 +131,7 @@ def check_padding(subject: Subject) -> Iterator[tuple[str, str]]:
             yield name, f"frame {member.frame} is not written {member.frame:03d}"
 
 
-@make_rule("NAM005", "warning", "sequences differ by more than upper and lower case")
+@rule("NAM005", "warning", "sequences differ by more than upper and lower case")
 def check_cases(subject: Subject) -> Iterator[tuple[str, str]]:
     """Some file systems cannot hold both."""
     seen: dict[str, str] = {}
@@ -141,21 +141,21 @@ def check_cases(subject: Subject) -> Iterator[tuple[str, str]]:
             yield sequence, f"is {first} but for case"
 
 
-@make_member_rule("STR007", "error", "every member can be read whole and its CRC is right")
+@member_rule("STR007", "error", "every member can be read whole and its CRC is right")
 def check_readable(view: View) -> Iterator[str]:
     """The checksum is that of the central directory."""
     if view.fault:
         yield view.fault
 
 
-@make_member_rule("STR008", "error", "no member is empty")
+@member_rule("STR008", "error", "no member is empty")
 def check_not_empty(view: View) -> Iterator[str]:
     """Even a cloud without points has a header."""
     if view.kind and not view.data and not view.fault:
         yield "has no bytes"
 
 
-@make_member_rule("IMG001", "error", "pictures are whole JPEG and PNG files", "camera", "picture")
+@member_rule("IMG001", "error", "pictures are whole JPEG and PNG files", "camera", "picture")
 def check_whole(view: View) -> Iterator[str]:
     """Markers, segments and end of a JPEG; chunks, their CRC and end of a PNG; values of other sensors' pictures."""
     sensor = view.sensor
@@ -167,7 +167,7 @@ def check_whole(view: View) -> Iterator[str]:
         yield str(error)
 
 
-@make_member_rule("IMG002", "error", "pictures have the size that the tables say", "camera")
+@member_rule("IMG002", "error", "pictures have the size that the tables say", "camera")
 def check_sizes(view: View) -> Iterator[str]:
     """Compared with the frames table; REF007 compares the annotations with that."""
     found = view.notes.get("size")
@@ -176,7 +176,7 @@ def check_sizes(view: View) -> Iterator[str]:
         yield f"is {_by(found)}, the frames table says {_by(size)}"
 
 
-@make_member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF", "camera")
+@member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF", "camera")
 def check_exif(view: View) -> Iterator[str]:
     """Only with a frames table: other tools write no such comment."""
     if "size" not in view.notes:
@@ -192,7 +192,7 @@ def check_exif(view: View) -> Iterator[str]:
         yield "has no EXIF comment with its stamp"
 
 
-@make_member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to", "camera")
+@member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to", "camera")
 def check_same_sample(view: View) -> Iterator[str]:
     """A picture under another's name is worse than a missing one. Other cameras of a rig count their own pictures."""
     exif = view.notes.get("exif")
@@ -201,7 +201,7 @@ def check_same_sample(view: View) -> Iterator[str]:
         yield f"EXIF says {exif.sequence!r} frame {exif.frame}"
 
 
-@make_member_rule("IMG005", "error", "EXIF has the stamp that the frames table has", "camera")
+@member_rule("IMG005", "error", "EXIF has the stamp that the frames table has", "camera")
 def check_same_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     exif = view.notes.get("exif")
@@ -213,7 +213,7 @@ def check_same_stamp(view: View) -> Iterator[str]:
         yield f"EXIF says {exif.stamp} ns, the frames table {stamp}"
 
 
-@make_member_rule("IMG006", "error", "EXIF has the position that the frames table has", "camera")
+@member_rule("IMG006", "error", "EXIF has the position that the frames table has", "camera")
 def check_same_position(view: View) -> Iterator[str]:
     """Only for pictures with our comment: another tool may have written its own position.
 
@@ -228,7 +228,7 @@ def check_same_position(view: View) -> Iterator[str]:
         yield f"EXIF says {found}, the frames table {wanted}"
 
 
-@make_member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files", "cube")
+@member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files", "cube")
 def check_cube_form(view: View) -> Iterator[str]:
     """Chunks, their CRC and the header; the values themselves are not decoded."""
     try:
@@ -242,7 +242,7 @@ def check_cube_form(view: View) -> Iterator[str]:
     view.notes |= {"size": (found.width, found.height), "texts": texts}
 
 
-@make_member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture", "cube")
+@member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture", "cube")
 def check_cube_description(view: View) -> Iterator[str]:
     """The description is ours: cubes of other tools do not have it."""
     texts = view.notes.get("texts")
@@ -258,7 +258,7 @@ def check_cube_description(view: View) -> Iterator[str]:
         yield f"description {fault}"
 
 
-@make_member_rule("CUB003", "error", "a cube has the stamp that the frames table has", "cube")
+@member_rule("CUB003", "error", "a cube has the stamp that the frames table has", "cube")
 def check_cube_stamp(view: View) -> Iterator[str]:
     """Nanoseconds, exactly."""
     stated = view.notes.get("description")
@@ -267,7 +267,7 @@ def check_cube_stamp(view: View) -> Iterator[str]:
         yield f"says {stated.get('timestamp')} ns, the frames table {wanted}"
 
 
-@make_member_rule("PCD001", "error", "point clouds are whole PCD files", "cloud")
+@member_rule("PCD001", "error", "point clouds are whole PCD files", "cloud")
 def check_cloud_form(view: View) -> Iterator[str]:
     """The header and as many bytes as it says."""
     try:
@@ -276,7 +276,7 @@ def check_cloud_form(view: View) -> Iterator[str]:
         yield str(error)
 
 
-@make_member_rule("PCD002", "warning", "point clouds have x, y and z", "cloud")
+@member_rule("PCD002", "warning", "point clouds have x, y and z", "cloud")
 def check_cloud_axes(view: View) -> Iterator[str]:
     """Points without a place are of little use."""
     fields = view.notes.get("fields")
@@ -296,7 +296,7 @@ def _is_near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
 OF_HEADERS = ("name", "method", "flags", "time", "CRC", "packed size", "size")
 
 
-@make_member_rule("HDR001", "error", "local headers agree with the central directory")
+@member_rule("HDR001", "error", "local headers agree with the central directory")
 def check_agreement(view: View) -> Iterator[str]:
     """Repair after a cut needs them; sizes and CRC of entries with a descriptor are not in the header."""
     local, entry = view.local, view.entry
@@ -318,7 +318,7 @@ def check_agreement(view: View) -> Iterator[str]:
                 yield f"{what} is {its!r} in the local header, {other!r} in the directory"
 
 
-@make_rule("HDR002", "warning", "members are stored (clouds may be deflated)")
+@rule("HDR002", "warning", "members are stored (clouds may be deflated)")
 def check_stored(subject: Subject) -> Iterator[tuple[str, str]]:
     """Pictures are compressed already; packing them again costs readers time."""
     for entry in subject.archive.entries if subject.archive else ():
@@ -327,7 +327,7 @@ def check_stored(subject: Subject) -> Iterator[tuple[str, str]]:
             yield entry.filename, f"is packed by method {entry.compress_type}"
 
 
-@make_rule("HDR003", "warning", "sizes and CRC are in the local header, not in a data descriptor")
+@rule("HDR003", "warning", "sizes and CRC are in the local header, not in a data descriptor")
 def check_no_descriptor(subject: Subject) -> Iterator[tuple[str, str]]:
     """An archive that was cut cannot be repaired with them."""
     for entry in subject.archive.entries if subject.archive else ():
@@ -335,7 +335,7 @@ def check_no_descriptor(subject: Subject) -> Iterator[tuple[str, str]]:
             yield entry.filename, "has a data descriptor"
 
 
-@make_rule("HDR004", "error", "members do not overlap each other or the directory")
+@rule("HDR004", "error", "members do not overlap each other or the directory")
 def check_overlaps(subject: Subject) -> Iterator[tuple[str, str]]:
     """Overlapping entries are how ZIP bombs are made."""
     end, last = 0, ""
@@ -347,7 +347,7 @@ def check_overlaps(subject: Subject) -> Iterator[tuple[str, str]]:
         yield last, f"reaches to {end}, into the directory at {subject.archive.directory_start}"
 
 
-@make_rule("HDR005", "warning", "no unused bytes are between the members, before them or after the end record")
+@rule("HDR005", "warning", "no unused bytes are between the members, before them or after the end record")
 def check_no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
     """Bytes outside of members: left by a repair, or hidden."""
     archive, end = subject.archive, 0
@@ -364,7 +364,7 @@ def check_no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
         yield subject.paths.members.name, "does not end with its end record: a comment, or bytes after it"
 
 
-@make_rule("HDR006", "warning", "names that are not ASCII are marked as UTF-8")
+@rule("HDR006", "warning", "names that are not ASCII are marked as UTF-8")
 def check_marks(subject: Subject) -> Iterator[tuple[str, str]]:
     """Without the mark they are code page 437."""
     for entry in subject.archive.entries if subject.archive else ():
@@ -372,7 +372,7 @@ def check_marks(subject: Subject) -> Iterator[tuple[str, str]]:
             yield entry.filename, "is not marked as UTF-8"
 
 
-@make_rule("HDR007", "error", "the time of a member is that of its sample, UTC, rounded down to 2 s")
+@rule("HDR007", "error", "the time of a member is that of its sample, UTC, rounded down to 2 s")
 def check_times(subject: Subject) -> Iterator[tuple[str, str]]:
     """Only where the frames table knows the time."""
     archive = subject.archive

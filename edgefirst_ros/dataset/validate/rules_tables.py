@@ -32,9 +32,9 @@ from edgefirst_ros.dataset.validate.report import (
     is_readable,
     is_same,
     list_places,
-    make_rule,
     parse,
     place_of,
+    rule,
 )
 from edgefirst_ros.errors import EdgeFirstError, pluralize
 from edgefirst_ros.sensors.masks import VOID
@@ -122,7 +122,7 @@ def mend_masks(array: pa.Array) -> tuple[pa.Array, int]:
 
 
 # ---- the table ---------------------------------------------------------------------------------
-@make_rule("TAB001", "error", "columns have types that can be read as those of the schema version")
+@rule("TAB001", "error", "columns have types that can be read as those of the schema version")
 def check_readable_types(subject: Subject) -> Found:
     """A file without schema_version is of 2025.10: masks of later files fail there."""
     known = schema.list_columns(subject.version)
@@ -132,7 +132,7 @@ def check_readable_types(subject: Subject) -> Found:
             yield field.name, f"is {field.type}, must be {column.type} in {subject.version}"
 
 
-@make_rule("TAB002", "warning", "columns have exactly the types of the schema version")
+@rule("TAB002", "warning", "columns have exactly the types of the schema version")
 def check_exact_types(subject: Subject) -> Found:
     """Columns that no version knows are allowed."""
     known, every = schema.list_columns(subject.version), {column.name for column in schema.COLUMNS}
@@ -144,7 +144,7 @@ def check_exact_types(subject: Subject) -> Found:
             yield field.name, f"is {field.type}, should be {column.type} in {subject.version}"
 
 
-@make_rule("TAB003", "error", "every row names its sample")
+@rule("TAB003", "error", "every row names its sample")
 def check_names(subject: Subject) -> Found:
     """`frame` may be null: a picture that is not a part of a sequence."""
     kinds = {field.name: field.type for field in subject.annotations.schema} if subject.annotations else {}
@@ -157,7 +157,7 @@ def check_names(subject: Subject) -> Found:
     yield from list_places(rows, unnamed | (pl.col("frame") < 0) | flags, "name {name!r}, frame {frame!r}", "row {row}")
 
 
-@make_rule("TAB004", "warning", "the schema version is a known one")
+@rule("TAB004", "warning", "the schema version is a known one")
 def check_version(subject: Subject) -> Found:
     """Known columns of a later version are read all the same."""
     said = subject.annotations.metadata.get("schema_version") if subject.annotations else None
@@ -165,7 +165,7 @@ def check_version(subject: Subject) -> Found:
         yield "schema_version", f"is {said!r}; known: {', '.join(schema.VERSIONS)}"
 
 
-@make_rule("TAB005", "error", "file metadata have values of the format")
+@rule("TAB005", "error", "file metadata have values of the format")
 def check_metadata(subject: Subject) -> Found:
     """All are text; `labels` and `category_metadata` are JSON."""
     found = subject.annotations.metadata if subject.annotations else {}
@@ -184,7 +184,7 @@ def check_metadata(subject: Subject) -> Found:
             yield "category_metadata", f"{name!r}: {', '.join(wrong)} cannot have the type of the format"
 
 
-@make_rule("TAB006", "warning", "empty columns are not written")
+@rule("TAB006", "warning", "empty columns are not written")
 def check_empty_columns(subject: Subject) -> Found:
     """An absent score means "not applicable", a null one that it is missing."""
     table = subject.annotations
@@ -198,7 +198,7 @@ def check_empty_columns(subject: Subject) -> Found:
 
 
 # ---- rows --------------------------------------------------------------------------------------
-@make_rule(
+@rule(
     "TAB007",
     "error",
     "rings of polygons have three points at least, as finite pairs",
@@ -215,7 +215,7 @@ def check_rings(subject: Subject) -> Found:
         )
 
 
-@make_rule(
+@rule(
     "TAB008",
     "error",
     "scores are within 0..1",
@@ -228,7 +228,7 @@ def check_scores(subject: Subject) -> Found:
         yield from list_places(subject.annotated, bad, f"{name} is {{{name}}}")
 
 
-@make_rule(
+@rule(
     "TAB009",
     "error",
     "boxes are finite and have 4 (box2d) or 6 (box3d) numbers",
@@ -243,9 +243,7 @@ def check_boxes(subject: Subject) -> Found:
         yield from list_places(subject.annotated, bad, f"{name} is {{{name}}}")
 
 
-@make_rule(
-    "TAB010", "error", "timings are not negative", Repair("negative timings made null", {"timing": mend_timings})
-)
+@rule("TAB010", "error", "timings are not negative", Repair("negative timings made null", {"timing": mend_timings}))
 def check_timings(subject: Subject) -> Found:
     """Durations in nanoseconds."""
     kind = subject.annotated.schema["timing"]
@@ -255,7 +253,7 @@ def check_timings(subject: Subject) -> Found:
             yield from list_places(rows, pl.col("its") < 0, f"timing.{field.name} is {{its}} ns")
 
 
-@make_rule("TAB011", "error", "columns of the sample have one value in all its rows")
+@rule("TAB011", "error", "columns of the sample have one value in all its rows")
 def check_sample_level(subject: Subject) -> Found:
     """Size, place, attitude, group and so on belong to the picture, not to an object in it."""
     rows = subject.annotated
@@ -267,7 +265,7 @@ def check_sample_level(subject: Subject) -> Found:
             yield from list_places(pair, bad, f"{name} is {{other!r}} and {{its!r}}")
 
 
-@make_rule("TAB012", "error", "a label has one label_index, and the other way round")
+@rule("TAB012", "error", "a label has one label_index, and the other way round")
 def check_one_index(subject: Subject) -> Found:
     """In the whole dataset."""
     rows = subject.annotated.select(*KEY, "label", "label_index").drop_nulls(["label", "label_index"])
@@ -280,7 +278,7 @@ def check_one_index(subject: Subject) -> Found:
     )
 
 
-@make_rule(
+@rule(
     "TAB013",
     "error",
     "masks are grayscale PNG files",
@@ -297,7 +295,7 @@ def check_masks(subject: Subject) -> Found:
             yield place_of(row), f"mask has colour type {colour}, must be grayscale (0)"
 
 
-@make_rule("TAB014", "warning", "instance masks have the depth of mask_interpretation: 1 bit when binary, else 8 or 16")
+@rule("TAB014", "warning", "instance masks have the depth of mask_interpretation: 1 bit when binary, else 8 or 16")
 def check_mask_depth(subject: Subject) -> Found:
     """Masks without a box are class indices in every interpretation."""
     said = subject.annotations.metadata.get("mask_interpretation", "binary") if subject.annotations else ""
@@ -309,7 +307,7 @@ def check_mask_depth(subject: Subject) -> Found:
                 yield place_of(row), f"mask has {depth} bits, mask_interpretation is {said!r}"
 
 
-@make_rule("TAB015", "error", "a row without label and geometry is the only one of its sample")
+@rule("TAB015", "error", "a row without label and geometry is the only one of its sample")
 def check_lone_rows(subject: Subject) -> Found:
     """An empty row says that the sample has no objects."""
     empty = pl.all_horizontal(pl.col("label", *BOXES).is_null(), ~pl.col("has_polygon", "has_mask"))
@@ -319,7 +317,7 @@ def check_lone_rows(subject: Subject) -> Found:
     )
 
 
-@make_rule("TAB016", "warning", "all samples have a group, or none has")
+@rule("TAB016", "warning", "all samples have a group, or none has")
 def check_groups(subject: Subject) -> Found:
     """Readers that select by group would never see the others."""
     found = subject.annotated.group_by(KEY, maintain_order=True).agg(pl.col("group").last())
@@ -327,7 +325,7 @@ def check_groups(subject: Subject) -> Found:
         yield from list_places(found, pl.col("group").is_null(), "has no group")
 
 
-@make_rule("TAB017", "warning", "pixels of semantic masks have a name in labels")
+@rule("TAB017", "warning", "pixels of semantic masks have a name in labels")
 def check_pixel_names(subject: Subject) -> Found:
     """Pixel value i is labels[i], 255 is not a class; without `labels` the order is the model's own."""
     labels = subject.read_metadata("labels")
@@ -341,14 +339,14 @@ def check_pixel_names(subject: Subject) -> Found:
                 yield place_of(row), f"mask has pixels of {unnamed.min()}, there are {pluralize(len(labels), 'label')}"
 
 
-@make_rule("TAB018", "warning", "object ids are UUIDs")
+@rule("TAB018", "warning", "object ids are UUIDs")
 def check_object_ids(subject: Subject) -> Found:
     """In the usual form, of either case."""
     bad = ~pl.col("object_id").str.contains(UUID)
     yield from list_places(subject.annotated, bad, "object_id {object_id!r}")
 
 
-@make_rule("TAB019", "warning", "coordinates of polygons are within 0..1")
+@rule("TAB019", "warning", "coordinates of polygons are within 0..1")
 def check_coordinates(subject: Subject) -> Found:
     """They are parts of the picture, never pixels."""
     for found in subject.rings(apart=False):
@@ -362,7 +360,7 @@ def check_coordinates(subject: Subject) -> Found:
         )
 
 
-@make_rule("TAB020", "warning", "sizes of boxes are not negative, and centres of 2D boxes are in the picture")
+@rule("TAB020", "warning", "sizes of boxes are not negative, and centres of 2D boxes are in the picture")
 def check_box_bounds(subject: Subject) -> Found:
     """In the layout and the unit that the file metadata say; boxes in pixels need the size of the picture."""
     said = subject.annotations.metadata if subject.annotations else {}
@@ -384,7 +382,7 @@ def check_box_bounds(subject: Subject) -> Found:
     yield from list_places(subject.annotated, bad, "box3d is {box3d}")
 
 
-@make_rule("TAB021", "warning", "category_frequency is f, c or r, degradation is none, low, medium or high")
+@rule("TAB021", "warning", "category_frequency is f, c or r, degradation is none, low, medium or high")
 def check_words(subject: Subject) -> Found:
     """Evaluation and filters use these words."""
     for name, known in WORDS.items():
@@ -392,7 +390,7 @@ def check_words(subject: Subject) -> Found:
         yield from list_places(subject.annotated, bad, f"{name} is {{{name}!r}}")
 
 
-@make_rule(
+@rule(
     "TAB022",
     "error",
     "size is positive, location on the earth, pose finite",
@@ -414,7 +412,7 @@ def check_places(subject: Subject) -> Found:
     yield from list_places(subject.annotated, bad, "pose is {pose}")
 
 
-@make_rule("TAB023", "warning", "neg_label_indices and not_exhaustive_label_indices hold known label indices")
+@rule("TAB023", "warning", "neg_label_indices and not_exhaustive_label_indices hold known label indices")
 def check_indices(subject: Subject) -> Found:
     """Known from a row, from a place in `labels`, or from an id in `category_metadata`."""
     labels = subject.read_metadata("labels")
@@ -430,7 +428,7 @@ def check_indices(subject: Subject) -> Found:
             yield from list_places(rows, pl.col("first").is_not_null(), text)
 
 
-@make_rule("TAB024", "error", "labels in neg_label_indices are not in the picture")
+@rule("TAB024", "error", "labels in neg_label_indices are not in the picture")
 def check_absent(subject: Subject) -> Found:
     """They are verified to be absent."""
     rows = subject.annotated
@@ -442,7 +440,7 @@ def check_absent(subject: Subject) -> Found:
     )
 
 
-@make_rule("TAB025", "warning", "an object id that was not made at random belongs to one sequence")
+@rule("TAB025", "warning", "an object id that was not made at random belongs to one sequence")
 def check_one_sequence(subject: Subject) -> Found:
     """A random one (UUID version 4) is one track, wherever it comes; others are made of names that come again.
 
@@ -454,7 +452,7 @@ def check_one_sequence(subject: Subject) -> Found:
     yield from list_places(rows, pl.col("name") != pl.col("other"), "object_id {object_id!r} is in {other} too")
 
 
-@make_rule("TAB026", "warning", "label and label_index are those of category_metadata, where it has ids")
+@rule("TAB026", "warning", "label and label_index are those of category_metadata, where it has ids")
 def check_categories(subject: Subject) -> Found:
     """`category_metadata` names indices; they may have gaps."""
     names: dict[int, str] = {}
@@ -471,7 +469,7 @@ def check_categories(subject: Subject) -> Found:
     yield from list_places(rows, pl.lit(True), partial(_say_category, names))
 
 
-@make_rule("TAB027", "warning", "boxes in space of edgefirst-ros state their axes")
+@rule("TAB027", "warning", "boxes in space of edgefirst-ros state their axes")
 def check_axes(subject: Subject) -> Found:
     """Earlier versions wrote them in the optical axes of a sensor."""
     table, frames = subject.annotations, subject.frames
