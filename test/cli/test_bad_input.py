@@ -438,7 +438,7 @@ def test_a_group_that_got_nothing_is_shown(run, recording):
 def test_info_of_a_recording_without_messages(run, recording):
     done = run("info", recording(seconds=1, topics=set()))
     assert done.returncode == 0
-    assert "MB, no messages" in done.stdout
+    assert "kB, no messages" in done.stdout
     assert "1970" not in done.stdout
 
 
