@@ -3,6 +3,7 @@
 
 import json
 import re
+import resource
 import shutil
 import tempfile
 import warnings
@@ -406,6 +407,18 @@ def test_a_fault_of_the_dataset_in_a_folder_is_not_explained_by_the_folder(given
     done = run(verb, "lone", *options[verb])
     assert "name one of them" not in done.output + str(done.exception)
     assert verb != "validate" or "bare.frames.arrow: is missing" in done.output
+
+
+@pytest.mark.parametrize("verb", ["convert", "rig"])
+def test_a_disk_without_room_for_the_copies_is_named(given, run, monkeypatch, verb):
+    monkeypatch.setattr("tempfile.tempdir", str(Path.cwd()))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        done = run(verb, given["recordings"]["s3 file"], "-o", "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert f"; the copy is made in {Path.cwd()}, TMPDIR names another folder" in str(done.exception)
 
 
 @pytest.fixture

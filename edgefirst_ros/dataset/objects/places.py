@@ -17,7 +17,7 @@ from typing import cast
 from edgefirst_ros.dataset.names import find_unfinished_below, hint_recover, is_folder_dataset
 from edgefirst_ros.dataset.objects.location import BAG, Location, ObjectPath, StoredObject, is_remote
 from edgefirst_ros.dataset.objects.store import Store, download, open_store
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, escape_text
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, ObjectStoreError, StorageError, UsageError, escape_text
 from edgefirst_ros.streams import RECORDINGS
 
 CONTAINER, TABLES = ".zip", (".arrow", ".frames.arrow", ".parquet", ".json")
@@ -207,7 +207,13 @@ def fetch_places(places: Sequence[Place]) -> Iterator[OnDisk]:
         paths = OnDisk(places, folder)
         try:
             for place, path in zip(places, paths, strict=True):
-                _fetch(place, path)
+                try:
+                    _fetch(place, path)
+                except StorageError as error:
+                    if isinstance(error, ObjectStoreError):
+                        raise
+                    where = f"the copy is made in {tempfile.gettempdir()}, TMPDIR names another folder"
+                    raise StorageError(f"{error}; {where}") from error
             yield paths
         except EdgeFirstError as error:
             if (text := paths.restore(str(error))) == str(error):
