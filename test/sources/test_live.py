@@ -191,6 +191,15 @@ def test_a_topic_that_the_settings_use_otherwise_or_not_at_all_gets_no_role_by_i
             assert getattr(roles, part) not in topics or getattr(roles, part) == getattr(recorded, part)
 
 
+def test_sensors_have_one_order_however_their_topics_are_found():
+    """Members of a sample have it, live as in a recording."""
+    topics, settings = {CAMERA: VIDEO, "/a/radar": CLOUD, "/b/cube": CUBE, "/lidar/points": CLOUD}, Settings()
+    recorded = choose_topics(topics, settings, radars=["/a/radar"])
+    assert [*recorded.companions] == ["radar.cube", "radar.targets", "lidar.points"]
+    live = expect_topics(choose_topics(topics, settings, live=True), settings)
+    assert [*live.companions.items()] == [*recorded.companions.items()]
+
+
 def test_the_hint_for_one_of_several_topics_is_the_key_that_none_has_yet():
     system = System({CAMERA: VIDEO, "/a/points": CLOUD, "/b/points": CLOUD})
     roles = expect_topics(choose_topics(system.offers, Settings(), live=True), Settings())
