@@ -14,6 +14,7 @@ import pytest
 from bags import REAR, write_two_of_each
 from PIL import Image
 from roverd_checker import avi_chunks, axis, cube_of, faults, points_of, turn
+from same_dataset import assert_same_dataset
 from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
@@ -315,6 +316,27 @@ def test_a_trace_of_others_gives_what_maps(whole, tmp_path):
     for channel in ("_gps/lla", "_imu/rot"):
         assert told[f"drive/{channel}"].lost == "interpolated to the pictures"
     assert told["drive/radar_points"].lost.startswith("only the nearest to each picture")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_pictures_with_blurred_faces_are_those_of_the_camera(recording, tmp_path, listed):
+    """I/Q-1M is published so: camera/ holds the stamps, _camera/ the video and the masks."""
+    paths = convert(recording(**{**RECIPE, "seconds": 1}), tmp_path / "set").paths
+    exported(paths.container, tmp_path / "traces")
+    (trace,) = (tmp_path / "traces").iterdir()
+    plain = restored(trace, tmp_path / "plain")
+    (trace / "camera/video.avi").rename(trace / "_camera/video.avi")
+    metas = [json.loads((trace / name / "meta.json").read_text()) for name in ("camera", "_camera")]
+    metas[1]["video.avi"] = metas[0]["video.avi"]
+    if not listed:
+        del metas[0]["video.avi"]
+    for name, meta in zip(("camera", "_camera"), metas, strict=True):
+        (trace / name / "meta.json").write_text(json.dumps(meta))
+    told = restored(trace, tmp_path / "blurred")
+    assert {what.replace("/_camera/v", "/camera/v"): told[what].number for what in told} == {
+        what: line.number for what, line in plain.items()
+    }
+    assert_same_dataset(tmp_path / "blurred", tmp_path / "plain", trace.name)
 
 
 def made_by_hand(folder, config=True):

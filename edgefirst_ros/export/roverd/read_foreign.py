@@ -58,6 +58,8 @@ from edgefirst_ros.streams import INSTANCE, find_by_kind
 
 MOST_FIXES = 1 << 20
 """Positions of a trace that are read: 29 h at 10 Hz."""
+CAMERAS = "camera", "_camera"
+"""Folders of the pictures, and of those with blurred faces, published in their place: the stamps are the same."""
 QUALITY = 95
 """JPEG quality of reflectivities."""
 
@@ -65,10 +67,11 @@ QUALITY = 95
 def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
     """Make a dataset of the traces below `source`: a sequence each, a sample for each picture of its camera.
 
-    camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
-    lidar.png; lidar/rfl (u1) lidar.jpeg; radar_cube of an export radar.png; _camera/segment a mask of classes: each the
-    nearest entry within 100 ms. Further sensors, such as lidar_points_rear, become instances. imu/rot becomes the
-    orientation and gps/lla the position, interpolated. All else has no place: raw I/Q is not a range-Doppler cube.
+    camera/video.avi, else _camera/video.avi, becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files;
+    lidar/rng (u2, mm) lidar.png; lidar/rfl (u1) lidar.jpeg; radar_cube of an export radar.png; _camera/segment a mask
+    of classes: each the nearest entry within 100 ms. Further sensors, such as lidar_points_rear, become instances.
+    imu/rot becomes the orientation and gps/lla the position, interpolated. All else has no place: raw I/Q is not a
+    range-Doppler cube.
 
     `source`: a trace, or a folder that holds traces at any depth. Raises DatasetError where no trace has a camera, or
     one cannot be read or holds a link.
@@ -141,12 +144,12 @@ class _ForeignTrace:
         self._beyond = 0
         """Pictures without a stamp."""
         self.companions = list(self._find_channels())
-        camera = self._readers.get("camera")
-        self._video = camera is not None and _is_video(camera)
-        self._stamps = camera.stamps() if camera is not None and self._video else np.empty(0, np.int64)
+        self._camera = next((name for name in CAMERAS if name in self._readers and _is_video(self._readers[name])), "")
+        timed = self._readers.get(CAMERAS[0], self._readers.get(self._camera))
+        self._stamps = timed.stamps() if timed is not None and self._camera else np.empty(0, np.int64)
         self.total = len(self._stamps)
         if (np.diff(self._stamps) <= 0).any():
-            raise DatasetError(f"{folder / 'camera' / STAMPS}: the times do not rise")
+            raise DatasetError(f"{folder / CAMERAS[0] / STAMPS}: the times do not rise")
         self._gps = "gps" if "gps" in self._readers else GPS
         self._imu = "imu" if "imu" in self._readers else IMU
         self._fixes, self._turns = FixTrack(), ValueTrack(interpolate)
@@ -222,11 +225,11 @@ class _ForeignTrace:
 
     def samples(self, sequence: str) -> Iterator[NewSample]:
         """Yield a sample for each picture that is a whole JPEG."""
-        if not self._video:
+        if not self._camera:
             return
         self._read_fixes()
         self._read_turns()
-        path = self._folder / "camera" / VIDEO
+        path = self._folder / self._camera / VIDEO
         for number, jpeg in enumerate(decode_pictures(path)):
             if number >= self.total:
                 self._beyond += 1
@@ -285,11 +288,11 @@ class _ForeignTrace:
     def report_losses(self, report: LossReport) -> None:
         name = self._folder.name
         taken = {what for what, _ in self._used}
-        if self._video:
+        if self._camera:
             less = f"{self.total} times: the others have no picture, or no whole JPEG"
             lost = less if self.written != self.total else ""
-            report.add(f"{name}/camera/{VIDEO}", "camera.jpeg", lost, self.written)
-        report.count(f"{name}/camera/{VIDEO}", "", "pictures without a stamp", self._beyond)
+            report.add(f"{name}/{self._camera}/{VIDEO}", "camera.jpeg", lost, self.written)
+        report.count(f"{name}/{self._camera}/{VIDEO}", "", "pictures without a stamp", self._beyond)
         for (what, kind), number in self._used.items():
             lost = f"only the nearest to each picture, within {TOLERANCE / 1e9} s"
             if what in (f"{self._gps}/{LLA}", f"{self._imu}/{ROT}"):
@@ -297,10 +300,11 @@ class _ForeignTrace:
             report.add(f"{name}/{what}", kind or "mask", lost, number)
         for sensor, error in self._unread.items():
             report.add(f"{name}/{sensor}", "", error)
-        why = "a dataset has no place for it" if self._video else f"no samples: no camera/{VIDEO} of the format mjpg"
+        why = "a dataset has no place for it" if self._camera else f"no samples: no camera/{VIDEO} of the format mjpg"
         for sensor, reader in self._readers.items():
             for channel in reader.channels:
-                held = sensor in taken or f"{sensor}/{channel}" in taken or (sensor, channel) == ("camera", VIDEO)
+                pictures = self._camera and channel == VIDEO and sensor in (CAMERAS[0], self._camera)
+                held = pictures or sensor in taken or f"{sensor}/{channel}" in taken
                 if channel != STAMPS and not held:
                     report.add(f"{name}/{sensor}/{channel}", "", why)
 
@@ -316,7 +320,8 @@ def _make_companion(
 
 
 def _is_video(reader: ChannelReader) -> bool:
-    return VIDEO in reader.channels and reader.describe_channel(VIDEO)[0] == "mjpg"
+    found = VIDEO in reader.channels and reader.describe_channel(VIDEO)[0] == "mjpg"
+    return found and (reader.folder / VIDEO).exists()
 
 
 def _is_whole(jpeg: bytes) -> bool:
