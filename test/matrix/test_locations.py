@@ -412,6 +412,7 @@ def test_a_fault_of_the_dataset_in_a_folder_is_not_explained_by_the_folder(given
 @pytest.mark.parametrize("verb", ["convert", "rig"])
 def test_a_disk_without_room_for_the_copies_is_named(given, run, monkeypatch, verb):
     monkeypatch.setattr("tempfile.tempdir", str(Path.cwd()))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)  # modules that are imported meanwhile would be cut
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
