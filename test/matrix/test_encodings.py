@@ -425,6 +425,19 @@ def test_numbers_that_all_topics_share_do_not_show_a_loss(recording, tmp_path):
     assert_same_dataset(tmp_path / "through", tmp_path / "plain", "drive")
 
 
+def test_a_camera_whose_numbers_follow_those_of_a_static_topic_counts_its_losses(recording, tmp_path):
+    """One message of /tf_static before the video, which counts for itself: that is no proof of common numbers."""
+    plain = recording(seconds=2.0, size=(128, 64), gop=15, codec="h265", topics={"camera", "tf_static"})
+    found = messages(plain)
+    static = next(of for of in found if of[1].topic == "/tf_static")
+    video = [of for of in found if of[1].topic == "/camera/h265"]
+    path = tmp_path / plain.name
+    kept = [(*of, replace(message, sequence=n)) for n, (*of, message) in enumerate([static, *video]) if n != 20]
+    write(path, kept)
+    dropped = convert(path, tmp_path / "out").counts["/camera/h265"].dropped
+    assert dropped == {"after a loss, before the next keyframe": 10}  # 21 to 30: one keyframe in 15
+
+
 def test_a_protobuf_fix_without_covariance_is_a_position(drives, tmp_path):
     """Foxglove's `repeated` fields may be empty, those of ROS have nine numbers."""
 
