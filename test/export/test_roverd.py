@@ -316,6 +316,7 @@ def test_a_trace_of_others_gives_what_maps(whole, tmp_path):
     for channel in ("_gps/lla", "_imu/rot"):
         assert told[f"drive/{channel}"].lost == "interpolated to the pictures"
     assert told["drive/radar_points"].lost.startswith("only the nearest to each picture")
+    assert told["drive/_radar/pose.npz"].lost == "poses of a map are not read"
 
 
 @pytest.mark.parametrize("listed", [True, False])

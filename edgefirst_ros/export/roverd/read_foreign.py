@@ -47,7 +47,7 @@ from edgefirst_ros.export.roverd.channels import (
     decode_pictures,
     write_cube,
 )
-from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
+from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, POSE, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.jpeg import HUFFMAN, Buffer, check_jpeg
@@ -300,6 +300,8 @@ class _ForeignTrace:
             report.add(f"{name}/{what}", kind or "mask", lost, number)
         for sensor, error in self._unread.items():
             report.add(f"{name}/{sensor}", "", error)
+        for path in sorted(self._folder.glob(f"_*/{Path(POSE).name}")):
+            report.add(f"{name}/{path.parent.name}/{path.name}", "", "poses of a map are not read")
         why = "a dataset has no place for it" if self._camera else f"no samples: no camera/{VIDEO} of the format mjpg"
         for sensor, reader in self._readers.items():
             for channel in reader.channels:
