@@ -399,7 +399,8 @@ class LiveSource:
         if "model" in fixed:
             fixed.add("masks")  # they are the other results'
         changes = {part: topic for part, topic in self._late.items() if part not in fixed}
-        named = {part: t for part, t in changes.items() if t not in topics or find_known_name(t, topics[t])}
+        judged = {part: changes.get("model") or t if part == "masks" else t for part, t in changes.items()}
+        named = {part: changes[part] for part, t in judged.items() if t and find_known_name(t, topics[t])}
         if not changes:
             self._settling = Settling()
         elif self._settling.is_settled(topics, now, guessed=not named):

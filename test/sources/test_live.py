@@ -191,6 +191,27 @@ def test_a_topic_that_the_settings_use_otherwise_or_not_at_all_gets_no_role_by_i
             assert getattr(roles, part) not in topics or getattr(roles, part) == getattr(recorded, part)
 
 
+@pytest.mark.parametrize(
+    ("late", "seconds"), [({"/eye/output": MODEL}, 5), ({"/eye/boxes": DETECT, "/eye/model/mask": MASK}, 5),
+                          ({"/eye/model/boxes2d": DETECT, "/eye/model/mask": MASK}, 1)], ids=str,
+)  # fmt: skip
+def test_late_results_are_the_models_by_their_name_or_as_the_only_ones_of_their_type(late, seconds):
+    """Their masks follow them."""
+    system = System({"/eye/video": VIDEO})
+    settings = Settings(reference_topic="/eye/video")
+    roles = expect_topics(choose_topics(system.offers, settings, live=True), settings)
+    source = LiveSource(system, settings, roles, lambda *message: None, system)
+    source.refresh(0.0)
+    system.offers |= late
+    for now in range(1, seconds + 1):
+        source.refresh(now)
+        assert next(iter(late)) not in source.states
+    for now in (seconds + 1, seconds + 2):
+        source.refresh(now)
+    assert source.states.keys() == {"/eye/video", *late}
+    assert roles.masks == next((topic for topic in late if late[topic] == MASK), None)
+
+
 def test_sensors_have_one_order_however_their_topics_are_found():
     """Members of a sample have it, live as in a recording."""
     topics, settings = {CAMERA: VIDEO, "/a/radar": CLOUD, "/b/cube": CUBE, "/lidar/points": CLOUD}, Settings()
