@@ -232,7 +232,10 @@ class _Finder:
             return None
         where = key if part == "topic" else f"{key}.{part}"
         giver = settings.giver(key) if part == "topic" else "rig"
+        others = {given.removeprefix("/") for given in settings.given_topics} - {name.removeprefix("/")}
         topic = _find_topic(name, self.topics)
+        if topic is not None and topic.removeprefix("/") in others:  # it has the name behind a host, and is another's
+            topic = None
         if topic is None and is_glob(name):
             found = sorted(t for t in self.topics if fnmatchcase(t, name) or fnmatchcase(t.removeprefix("/"), name))
             if len(found) != 1 and not (self.live and not found):

@@ -212,6 +212,18 @@ def test_late_results_are_the_models_by_their_name_or_as_the_only_ones_of_their_
     assert roles.masks == next((topic for topic in late if late[topic] == MASK), None)
 
 
+def test_a_topic_of_a_rig_that_goes_is_not_that_of_another_host_which_the_rig_uses_otherwise():
+    settings = Settings(rig={"lidar.points": "/lidar/points", "lidar.points.left": "/left/lidar/points"})
+    system = System({CAMERA: VIDEO, "/lidar/points": CLOUD, "/left/lidar/points": CLOUD})
+    source = system.source(settings)
+    source.refresh(0.0)
+    del system.offers["/lidar/points"]
+    source.refresh(1.0)
+    assert source.states["/lidar/points"].publishers == 0
+    (note,) = choose_topics(system.offers, settings).notes
+    assert note == "lidar.points: the rig assigns it /lidar/points, which is not in the recording"
+
+
 def test_sensors_have_one_order_however_their_topics_are_found():
     """Members of a sample have it, live as in a recording."""
     topics, settings = {CAMERA: VIDEO, "/a/radar": CLOUD, "/b/cube": CUBE, "/lidar/points": CLOUD}, Settings()
