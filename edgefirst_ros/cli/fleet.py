@@ -25,7 +25,7 @@ from edgefirst_ros.cli.options import (
     report_progress,
     wants_json,
 )
-from edgefirst_ros.cli.output import EVERY, LINE_EVERY, Result, Said, describe_time
+from edgefirst_ros.cli.output import EVERY, LINE_EVERY, OtherResult, Result, describe_time
 from edgefirst_ros.errors import (
     DatasetError,
     ObjectStoreError,
@@ -95,7 +95,7 @@ def convert(
         sources, out, settings, scratch=scratch, config=config, retry_failed=retry_failed, note=_print_note
     )
     if dry_run:
-        return Said(partial(_plan, conversion), partial(_plan_text, conversion))
+        return OtherResult(partial(_plan, conversion), partial(_plan_text, conversion))
     if conversion.plan.todo:
         need("fleet convert", "fleet", "distributed")
     _print_note(
@@ -113,7 +113,7 @@ def convert(
             raise typer.Exit(130) from None
         finally:
             sweep(scratch)
-    return Said(conversion.plain, partial(_describe_converted, conversion), conversion.tally.exit_code)
+    return OtherResult(conversion.plain, partial(_describe_converted, conversion), conversion.tally.exit_code)
 
 
 def _print_note(text: str) -> None:
@@ -210,7 +210,7 @@ def status(place: Annotated[str, PLACE], where: Annotated[str | None, WHERE] = N
         yield f"{usable} of {len(rows)} recordings have a dataset"
         yield f"catalogue: {layout.catalogue}"
 
-    return Said(lambda: {"out": str(layout.root), "recordings": rows.to_dicts(), "exit_code": code}, text, code)
+    return OtherResult(lambda: {"out": str(layout.root), "recordings": rows.to_dicts(), "exit_code": code}, text, code)
 
 
 def validate(
@@ -279,7 +279,7 @@ def merge(
         if code:
             yield "finished with loss: see the notes above"
 
-    return Said(lambda: {"datasets": plain, "exit_code": code}, text, code)
+    return OtherResult(lambda: {"datasets": plain, "exit_code": code}, text, code)
 
 
 def export(
@@ -320,7 +320,7 @@ def export(
         with report_progress(context) as show:
             code = export_together(layout, datasets, to, target, scratch, show)
         plain = {"out": target, "datasets": len(datasets)}
-        return Said(lambda: plain, lambda: [f"{pluralize(len(datasets), 'dataset')} in {show_path(out)}"], code)
+        return OtherResult(lambda: plain, lambda: [f"{pluralize(len(datasets), 'dataset')} in {show_path(out)}"], code)
     options = {} if single_group is None else {"single_group": single_group}
     common = {"format": to, "out": target, "options": options, "scratch": scratch}
     return _run_each(context, export_one, layout, datasets, cluster, workers, partly=3, **common)
@@ -444,7 +444,7 @@ def _run_each(
             yield ""
         yield f"{pluralize(len(records), 'dataset')}: {len(records) - len(bad)} ok, {len(bad)} not"
 
-    return Said(lambda: {"datasets": records, "exit_code": code}, text, code)
+    return OtherResult(lambda: {"datasets": records, "exit_code": code}, text, code)
 
 
 def _refuse_both(cluster: str | None, workers: int | None) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import CHECK_TIME, CONFIG, load_settings, wants_json
-from edgefirst_ros.cli.output import Result, Said, explain_paths, show_progress
+from edgefirst_ros.cli.output import OtherResult, Result, explain_paths, show_progress
 from edgefirst_ros.errors import EdgeFirstError, Text, UsageError, format_size, join_names, pluralize
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -83,7 +83,7 @@ def info(
         first, *more = read()
         return [first, *more] if more else first
 
-    return Said(plain, text)
+    return OtherResult(plain, text)
 
 
 def _expand_folders(places: Iterable[Place]) -> Iterator[Place]:

@@ -46,7 +46,7 @@ class Result(Protocol):
         """Return the outcome for people."""
 
 
-class Said(NamedTuple):
+class OtherResult(NamedTuple):
     """Result of a verb that no other result describes."""
 
     plain: Callable[[], Any]

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.options import DATASET, read_limits
-from edgefirst_ros.cli.output import Result, Said, describe_other, explain_paths
+from edgefirst_ros.cli.output import OtherResult, Result, describe_other, explain_paths
 from edgefirst_ros.errors import DatasetError, Text, escape_text
 
 
@@ -58,7 +58,7 @@ def validate(
 
     plain = [report.plain() | ({} if fixed is None else {"fix": fixed.plain()}) for _, report, fixed in done]
     code = 0 if all(report.ok for _, report, _ in done) else 1
-    return Said(lambda: plain[0] if len(plain) == 1 else plain, text, code)
+    return OtherResult(lambda: plain[0] if len(plain) == 1 else plain, text, code)
 
 
 def _list_datasets(path: Path) -> list[Path]:

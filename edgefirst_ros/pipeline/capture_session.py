@@ -173,11 +173,11 @@ class CaptureSession:
             self._current.source.refresh(now)
 
     def _find_camera(self, waiting: CameraWait, now: float) -> None:
-        told = waiting.told
+        reason = waiting.reason
         roles = waiting.find_roles(self._transport.list_topics({}), now)
         if roles is None:
-            if waiting.told != told:
-                self._log.info(waiting.told)
+            if waiting.reason != reason:
+                self._log.info(waiting.reason)
             return
         for note in roles.notes:
             self._log.warning(note)
@@ -224,9 +224,9 @@ class CaptureSession:
         """Run a command of the capture in the session's thread; it may take seconds."""
         current = self._current
         if not isinstance(current, _Capturing):
-            told = current.told or "looking for topics" if current is not None else "the node is not active"
+            reason = current.reason or "looking for topics" if current is not None else "the node is not active"
             refused: Future[str] = Future()
-            refused.set_exception(RecordingError(told))
+            refused.set_exception(RecordingError(reason))
             return refused
 
         def carry_out() -> str:
@@ -242,8 +242,8 @@ class CaptureSession:
     def status(self) -> dict[str, Any]:
         """Return state and statistics, by topic and in total, ready for JSON."""
         current = self._current
-        told = current.told if isinstance(current, CameraWait) else ""
-        facts: dict[str, Any] = {"active": current is not None, "waiting_for": told}
+        reason = current.reason if isinstance(current, CameraWait) else ""
+        facts: dict[str, Any] = {"active": current is not None, "waiting_for": reason}
         if isinstance(current, CameraWait):
             facts["wanted"] = current.wanted is not None
         if isinstance(current, _Capturing):

@@ -27,8 +27,7 @@ from edgefirst_ros.dataset.verdict import (
 )
 from edgefirst_ros.errors import pluralize
 from edgefirst_ros.report import figures
-from edgefirst_ros.report.figures import Figure
-from edgefirst_ros.report.look import (
+from edgefirst_ros.report.content import (
     Track,
     Unreadable,
     make_tracks,
@@ -38,6 +37,7 @@ from edgefirst_ros.report.look import (
     summarize_lidar,
     summarize_radar,
 )
+from edgefirst_ros.report.figures import Figure
 from edgefirst_ros.report.sheet import Shown, draw_sheet
 from edgefirst_ros.report.subject import ReportSubject
 

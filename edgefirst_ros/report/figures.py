@@ -20,7 +20,16 @@ from numpy.typing import ArrayLike
 
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, Interval, Timeline, get_wide_gap, measure_paces
 from edgefirst_ros.errors import pluralize
-from edgefirst_ros.report.look import COLUMNS, MOST_LABELS, ROWS, CubeLook, Exposure, RadarLook, Track, count_box_cells
+from edgefirst_ros.report.content import (
+    COLUMNS,
+    MOST_LABELS,
+    ROWS,
+    CubeContent,
+    Exposure,
+    RadarContent,
+    Track,
+    count_box_cells,
+)
 from edgefirst_ros.report.subject import Floats, ReportSubject, spread
 
 COLOURS = ("#3b82c4", "#d9772b", "#2f9e68", "#b05cc0", "#cf4a5a", "#7f8792", "#a88a12", "#1fa0a8")
@@ -385,7 +394,7 @@ def draw_box_places(boxes: Floats) -> Iterator[Figure]:
     yield Figure("box-sizes", "Sizes of boxes", f"Histogram of the sizes of {len(boxes)} boxes", sizes, over)
 
 
-def draw_radar(look: RadarLook) -> Iterator[Figure]:
+def draw_radar(look: RadarContent) -> Iterator[Figure]:
     """Range over time, range over speed, targets."""
     for number, one in enumerate(look.cubes):
         yield from _draw_cubes(one, number, len(look.cubes) > 1)
@@ -411,7 +420,7 @@ def draw_radar(look: RadarLook) -> Iterator[Figure]:
         )
 
 
-def _draw_cubes(look: CubeLook, number: int, several: bool) -> Iterator[Figure]:
+def _draw_cubes(look: CubeContent, number: int, several: bool) -> Iterator[Figure]:
     of, key = f" of {look.name}" if several else "", f"-{number}" if several else ""
     across, rows = "range, m" if look.metres else "range bin", spread(len(look.by_range), RANGE_ROWS)
     if look.by_range.size and len(look.seconds) > 1:

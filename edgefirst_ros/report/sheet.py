@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.schema import SequenceCalibration
 from edgefirst_ros.dataset.verdict import MODEL
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, escape_text, quote_error
-from edgefirst_ros.report.look import (
+from edgefirst_ros.report.content import (
     Unreadable,
     Ways,
     find_ways,

@@ -73,7 +73,7 @@ class CameraWait:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._settling = Settling()
-        self.told = ""
+        self.reason = ""
         """Reason of the wait, as a line for the log."""
 
     def find_roles(self, offers: Offers, now: float) -> Roles | None:
@@ -85,7 +85,7 @@ class CameraWait:
             self._settling = Settling()
             waits = isinstance(error, RecordingError) or self._settings.reference_topic is not None
             others = "".join(f"; {topic}: {what}" for topic, what in offers.mixed.items())
-            self.told = f"waiting: {error}{others}" if waits else f"{error}{others}"
+            self.reason = f"waiting: {error}{others}" if waits else f"{error}{others}"
             return None
         if not self._settling.is_settled(topics, now, guessed=roles.guessed):
             return None

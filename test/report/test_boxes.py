@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from edgefirst_ros.dataset.query import convert_boxes
-from edgefirst_ros.report.look import COLUMNS, ROWS, count_box_cells
+from edgefirst_ros.report.content import COLUMNS, ROWS, count_box_cells
 
 CENTRED = [[0.5, 0.25, 0.25, 0.125], [0.125, 0.75, 0.25, 0.5]]
 LAYOUTS = {

@@ -7,6 +7,7 @@ import pytest
 
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.verdict import Check, Level
+from edgefirst_ros.report.content import CubeContent, Exposure, RadarContent
 from edgefirst_ros.report.facts import summarize_checks
 from edgefirst_ros.report.figures import (
     POINTS,
@@ -21,7 +22,6 @@ from edgefirst_ros.report.figures import (
     list_gaps,
     thin_line,
 )
-from edgefirst_ros.report.look import CubeLook, Exposure, RadarLook
 from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 
 
@@ -214,8 +214,8 @@ def test_values_that_a_line_joins_have_no_marker(tmp_path):
 def test_an_object_of_one_cell_is_the_end_of_the_colours_of_a_cube():
     by_speed = np.full((128, 64), 40.0)
     by_speed[30, 12] = 80.0
-    look = CubeLook("drive", np.zeros(1), np.zeros((128, 1)), by_speed, 0.2, 0.5, whole=True)
-    (figure,) = draw_radar(RadarLook([look], {}))
+    look = CubeContent("drive", np.zeros(1), np.zeros((128, 1)), by_speed, 0.2, 0.5, whole=True)
+    (figure,) = draw_radar(RadarContent([look], {}))
     assert (figure.data[0]["zmin"], figure.data[0]["zmax"]) == (40.0, 80.0)
 
 

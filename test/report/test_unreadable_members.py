@@ -15,7 +15,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.report.look import read_speeds
+from edgefirst_ros.report.content import read_speeds
 from edgefirst_ros.report.run import report
 
 GARBAGE = b"neither a picture nor points"

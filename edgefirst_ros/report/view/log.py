@@ -22,7 +22,7 @@ from edgefirst_ros.counts import Progress
 from edgefirst_ros.dataset.query import convert_boxes
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import EdgeFirstError, quote_error
-from edgefirst_ros.report.look import list_sensors, read_speeds
+from edgefirst_ros.report.content import list_sensors, read_speeds
 from edgefirst_ros.report.projection import TO_OPTICAL, stack_xyz
 from edgefirst_ros.report.sheet import LABELS, PAPER, colour_distances, colour_speeds
 from edgefirst_ros.report.subject import ReportSubject

@@ -134,7 +134,7 @@ def _read_mean_luma(sample: Sample, camera: str) -> float:
     raise DatasetError(f"{place}: {picture.width} x {picture.height} pixels are too many")
 
 
-class CubeLook(NamedTuple):
+class CubeContent(NamedTuple):
     """Cubes of one sequence and radar that follow each other."""
 
     name: str
@@ -153,15 +153,15 @@ class CubeLook(NamedTuple):
     """True if all cubes are shown."""
 
 
-class RadarLook(NamedTuple):
+class RadarContent(NamedTuple):
     """Cubes by sequence, and targets over the whole drive by radar."""
 
-    cubes: Sequence[CubeLook]
+    cubes: Sequence[CubeContent]
     targets: Mapping[str, tuple[Floats, int]]
     """(N, 3) s of drive, range in m, speed in m/s (NaN where it is unknown); and the number of their messages."""
 
 
-def summarize_radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
+def summarize_radar(subject: ReportSubject, unreadable: Unreadable) -> RadarContent:
     """Look at the radar."""
     radars = list_all_sensors(subject, "cube")
     found: dict[tuple[str, str], list[PlacedSample]] = {}
@@ -178,7 +178,7 @@ def summarize_radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook
         looks.append(_summarize_cubes(shown, sensor, unreadable, make_label(name, sensor, radars), there))
     clouds = [sensor for sensor in list_all_sensors(subject, "cloud") if is_radar(sensor)]
     targets = {sensor: _summarize_targets(subject.with_input(sensor, TARGETS), sensor, unreadable) for sensor in clouds}
-    return RadarLook([one for one in looks if one is not None], targets)
+    return RadarContent([one for one in looks if one is not None], targets)
 
 
 def make_label(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
@@ -188,7 +188,7 @@ def make_label(sequence: str, sensor: str, sensors: Sequence[str]) -> str:
 
 def _summarize_cubes(
     places: list[PlacedSample], sensor: str, unreadable: Unreadable, name: str, there: int
-) -> CubeLook | None:
+) -> CubeContent | None:
     """Read consecutive cubes of a sequence, which has so many of them; None if all are unreadable."""
     columns: list[Any] = []
     seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
@@ -203,7 +203,7 @@ def _summarize_cubes(
             loudest, kept = float(column.mean()), cube
     if kept is None:
         return None
-    return CubeLook(
+    return CubeContent(
         name,
         np.array(seconds),
         to_decibels(np.array(columns).T),
