@@ -77,7 +77,7 @@ def test_a_part_by_the_type_alone_takes_longer():
 def test_what_is_waited_for_is_told_until_there_is_a_camera(settings):
     wait = CameraWait(settings)
     assert wait.find_roles(Offers({"/gps": ("/gps", FIX)}), 1.0) is None
-    assert wait.told.startswith("waiting: no camera topic")
+    assert wait.reason.startswith("waiting: no camera topic")
     offers = Offers({CAMERA: (CAMERA, VIDEO)})
     assert wait.find_roles(offers, 2.0) is None
     roles = wait.find_roles(offers, 3.0)
