@@ -22,8 +22,7 @@ def migrate(
         ),
     ],
     target: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="OUT", readable=False, help="File: X.arrow, X.parquet or X.json."),
+        Path, typer.Option("-o", "--out", metavar="OUT", readable=False, help="File: X.arrow, X.parquet or X.json.")
     ],
     to: Annotated[str, typer.Option("--to", metavar="V", help="Schema: 2025.10, 2026.04 or 2026.10.")] = "2026.04",
     box2d: Annotated[

@@ -14,18 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from edgefirst_ros import streams
 from edgefirst_ros.config import values
 from edgefirst_ros.config.rig import Rig, RigSensor, RigText, StreamSettings
-from edgefirst_ros.config.values import (
-    CAPTURE,
-    CONVERT,
-    FLEET,
-    GROUP,
-    PLAY,
-    SHOW,
-    WRITING,
-    Model,
-    Seconds,
-    define,
-)
+from edgefirst_ros.config.values import CAPTURE, CONVERT, FLEET, GROUP, PLAY, SHOW, WRITING, Model, Seconds, define
 from edgefirst_ros.errors import sort_nearest
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.streams import Sensor

@@ -90,18 +90,8 @@ SYSTEMS = {
     for system in (
         System("coco", _defer("labels.coco", "export"), None, _COCO, calibrated=False),
         System("yolo", _defer("labels.yolo", "export"), None, _YOLO, calibrated=False),
-        System(
-            "ncore",
-            _defer("ncore.write", "export"),
-            _defer("ncore.read_foreign", "restore"),
-            ("store",),
-        ),
-        System(
-            "l5kit",
-            _defer("l5kit.write", "export"),
-            _defer("l5kit.read_foreign", "restore"),
-            ("labels",),
-        ),
+        System("ncore", _defer("ncore.write", "export"), _defer("ncore.read_foreign", "restore"), ("store",)),
+        System("l5kit", _defer("l5kit.write", "export"), _defer("l5kit.read_foreign", "restore"), ("labels",)),
         System("roverd", _defer("roverd.write", "export"), _defer("roverd.read_foreign", "restore"), ()),
         System("nuscenes", _defer("nuscenes", "export"), None, _NUSCENES, joins=True),
     )

@@ -17,27 +17,12 @@ from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import NO_PICTURE, Counts, Progress, ignore_progress, lacks
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import (
-    DatasetPaths,
-    check_folder,
-    check_name,
-    make_safe,
-    name_cameras,
-    with_camera,
-)
+from edgefirst_ros.dataset.names import DatasetPaths, check_folder, check_name, make_safe, name_cameras, with_camera
 from edgefirst_ros.dataset.objects.places import refuse_buckets
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.schema import SEQUENCES
 from edgefirst_ros.dataset.writer import DatasetWriter
-from edgefirst_ros.errors import (
-    RecordingError,
-    StorageError,
-    Text,
-    UsageError,
-    pluralize,
-    show_path,
-    without_attribute,
-)
+from edgefirst_ros.errors import RecordingError, StorageError, Text, UsageError, pluralize, show_path, without_attribute
 from edgefirst_ros.pipeline.facts import DatasetFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer

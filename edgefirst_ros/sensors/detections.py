@@ -272,12 +272,7 @@ def _read_timing(message: Any) -> dict[str, int | None]:
     load = message.input_time if hasattr(message, "input_time") else message.input_timestamp
     decode = [message.output_time, message.decode_time] if hasattr(message, "decode_time") else [message.output_time]
     inference = _sum_ns(message.model_time)
-    return {
-        "load": _sum_ns(load),
-        "preprocess": None,
-        "inference": inference,
-        "decode": _sum_ns(*decode),
-    }
+    return {"load": _sum_ns(load), "preprocess": None, "inference": inference, "decode": _sum_ns(*decode)}
 
 
 def _has_stamps(message: Any) -> bool:

@@ -98,9 +98,7 @@ def check_skew(subject: Subject) -> Found:
         wanted = pl.col(f"{base}_timestamp") - pl.col("timestamp")
         rows = subject.framed.select(*KEY, pl.col(f"{base}_skew").alias("found"), wanted.alias("wanted"))
         yield from list_places(
-            rows,
-            pl.col("found").ne_missing(pl.col("wanted")),
-            f"{base}_skew is {{found}}, must be {{wanted}}",
+            rows, pl.col("found").ne_missing(pl.col("wanted")), f"{base}_skew is {{found}}, must be {{wanted}}"
         )
 
 
@@ -187,9 +185,7 @@ def check_counts(subject: Subject) -> Found:
 def check_sizes(subject: Subject) -> Found:
     """Width and height in pixels."""
     yield from list_places(
-        subject.compared,
-        pl.col("size") != pl.col("size_frames"),
-        "size is {size}, in the frames table {size_frames}",
+        subject.compared, pl.col("size") != pl.col("size_frames"), "size is {size}, in the frames table {size_frames}"
     )
 
 

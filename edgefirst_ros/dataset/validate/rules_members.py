@@ -28,15 +28,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     encode_dos_time,
     encode_name,
 )
-from edgefirst_ros.dataset.validate.report import (
-    Rule,
-    Subject,
-    View,
-    member_rule,
-    place_of,
-    read_position,
-    rule,
-)
+from edgefirst_ros.dataset.validate.report import Rule, Subject, View, member_rule, place_of, read_position, rule
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.cloud import decode_grid
 from edgefirst_ros.sensors.companions import decode

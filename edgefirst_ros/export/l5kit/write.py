@@ -133,11 +133,7 @@ class _Export:
 
 
 def export(
-    dataset: Dataset,
-    out: Path,
-    report: LossReport,
-    progress: Progress,
-    labels: Mapping[str, str] | None = None,
+    dataset: Dataset, out: Path, report: LossReport, progress: Progress, labels: Mapping[str, str] | None = None
 ) -> None:
     """Write a dataset into the empty folder `out`; `labels`: classes of L5Kit by label, over the usual ones.
 

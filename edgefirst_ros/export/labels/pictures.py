@@ -219,10 +219,7 @@ def check_mode(dataset: Dataset, mode: str) -> None:
 
 
 def put_pictures(
-    pictures: Sequence[LabelledPicture],
-    mode: str,
-    place: Callable[[LabelledPicture], Path],
-    progress: Progress,
+    pictures: Sequence[LabelledPicture], mode: str, place: Callable[[LabelledPicture], Path], progress: Progress
 ) -> None:
     """Copy or link pictures to where `place` says. Raises DatasetError."""
     if mode == "none":

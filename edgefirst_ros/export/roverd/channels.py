@@ -134,13 +134,7 @@ def pack_stored(data: NDArray[Any]) -> list[bytes | memoryview]:
     index = b"\0\1" + _encode_number(size + 4) + _encode_number(len(view))
     index += bytes(-len(index) % 4)
     footer = struct.pack("<I", len(index) // 4) + _CRC32  # of index and its CRC, in fours less one
-    parts += (
-        b"\0" + bytes(-size % 4),
-        _checksum(view),
-        index,
-        _checksum(index),
-        _checksum(footer) + footer + _END,
-    )
+    parts += (b"\0" + bytes(-size % 4), _checksum(view), index, _checksum(index), _checksum(footer) + footer + _END)
     return parts
 
 

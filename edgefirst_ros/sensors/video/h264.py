@@ -9,15 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edgefirst_ros.sensors.video.bitstream import (
-    SET_BYTES,
-    Bits,
-    Buffer,
-    HeaderReader,
-    SliceHeader,
-    Tracker,
-    peek_nal,
-)
+from edgefirst_ros.sensors.video.bitstream import SET_BYTES, Bits, Buffer, HeaderReader, SliceHeader, Tracker, peek_nal
 
 
 @dataclass(frozen=True, slots=True)

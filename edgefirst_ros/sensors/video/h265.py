@@ -10,15 +10,7 @@ import contextlib
 from dataclasses import dataclass
 
 from edgefirst_ros.counts import BEFORE_KEYFRAME
-from edgefirst_ros.sensors.video.bitstream import (
-    SET_BYTES,
-    Bits,
-    Buffer,
-    HeaderReader,
-    SliceHeader,
-    Tracker,
-    peek_nal,
-)
+from edgefirst_ros.sensors.video.bitstream import SET_BYTES, Bits, Buffer, HeaderReader, SliceHeader, Tracker, peek_nal
 
 
 @dataclass(frozen=True, slots=True)
