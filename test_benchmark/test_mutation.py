@@ -37,7 +37,7 @@ def test_the_same_seed_chooses_the_same_faults(mutation):
     [
         (FILE, "_forget", "test/sync/test_align.py", 1),
         (Path("edgefirst_ros/pipeline/rig_draft.py"), "draft_rig", "test/matrix/test_rigs.py", 12),
-        (Path("edgefirst_ros/dataset/reader.py"), "names_several", "test/dataset/objects/test_several.py", 12),
+        (Path("edgefirst_ros/dataset/reader.py"), "is_several", "test/dataset/objects/test_several.py", 12),
     ],
 )
 def test_the_tests_of_a_module_are_chosen_wherever_they_are(mutation, file, function, tests, most):
