@@ -57,11 +57,11 @@ def write(rows: int, out: str) -> None:
 
     made = list(batches(rows))
     begin()
-    found = count_columns(lambda: made, schema.WORKING)
+    found, categories = count_columns(lambda: made, schema.WORKING)
     columns = choose_columns(found, schema.list_columns("2026.04"))
     metadata = {"schema_version": "2026.04", "box2d_format": "cxcywh"}
     with Path(out).open("wb") as file:
-        write_rows(lambda: made, file, Path(out).suffix, columns, found.categories, metadata, "2026.04")
+        write_rows(lambda: made, file, Path(out).suffix, columns, categories, metadata, "2026.04")
 
 
 def read(path: str) -> None:
