@@ -498,7 +498,7 @@ def test_length_prefixed_video_is_named(recording, tmp_path, codec):
 
     def edit(data):
         video = foxglove_msgs.CompressedVideo.from_cdr(data)
-        units = [unit for unit in re.split(b"\0\0\0?\1", bytes(video.data)) if unit]
+        units = [unit for unit in re.split(b"\0\0\0?\1", video.data.tobytes()) if unit]
         prefixed = b"".join(struct.pack(">I", len(unit)) + unit for unit in units)
         return foxglove_msgs.CompressedVideo(video.timestamp, video.frame_id, prefixed, video.format).to_bytes()
 
