@@ -614,9 +614,9 @@ def list_unused(
         if key not in own and short in Settings.model_fields:
             return f"{short}: {quote(topic)}"
         if key == CAMERA or key in own.keys() - streams.ROLES.keys() or roles.companions.get(key) in topics:
-            names = filter(None, (find_namespace(topic, schema), topic))
-            words = [re.sub("[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
-            key = streams.make_free_key(key, words, taken)
+            names = find_namespace(topic, schema), topic
+            words = filter(None, (re.sub("[^a-z0-9]+", "_", name.lower()).strip("_") for name in names))
+            key = streams.make_free_key(key, [*words] or ["more"], taken)
         return f"rig: {key}: {{topic: {quote(topic)}}}"
 
     return [{"topic": t, "type": schema, "count": None, "use": use_of(t, schema)} for t, schema in left.items()]

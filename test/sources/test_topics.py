@@ -603,3 +603,10 @@ def test_a_hint_names_the_nearest_topic_first(live):
     with pytest.raises(RecordingError) as caught:
         choose_topics({"/rear/camera/264": CLOUD, **{f"/a/{n}": CLOUD for n in range(60)}}, Settings(), live=live)
     assert "topics: /rear/camera/264, " in str(caught.value)
+
+
+@pytest.mark.parametrize("topic", ["", "/", "/\u6444\u50cf\u5934", "/..."])
+def test_a_topic_without_a_word_is_named_with_a_key_that_a_rig_may_have(topic):
+    roles = choose_topics({"/camera/jpeg": JPEG, topic: JPEG}, Settings(rig="{camera: /camera/jpeg}"))
+    (hint,) = (of["use"] for of in roles.unused)
+    assert hint.startswith("rig: camera.more: ")
