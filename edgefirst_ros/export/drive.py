@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import KEY, Samples, list_labels, select_keys, with_all_columns
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.schema import SequenceCalibration
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, explain_errors
 from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.calibration import find_frame
 from edgefirst_ros.sensors.transforms import (
@@ -306,13 +306,22 @@ class Drive:
         known = self.table.get_column(column, default=pl.Series([])).drop_nulls()
         if not len(known) or not all(type(length) is int and length > 0 for length in said):
             return info
-        size = np.array(known[0])
-        across, down = size / said
-        if abs(across / down - 1) > 0.01:
-            of, its = (f"{width} x {height} pixels" for width, height in (said, size))
-            raise DatasetError(f"{self.dataset.paths.frames}: camera_info is of {of}, the pictures have {its}")
-        k = np.array(info["k"], float) * np.repeat((across, down, 1.0), 3)
-        return info | {"width": int(size[0]), "height": int(size[1]), "k": k.tolist()}
+        width, height = map(int, known[0])
+        with explain_errors(str(self.dataset.paths.frames), DatasetError):
+            scale = find_scale(said, (width, height))
+        k = np.array(info["k"], float) * np.repeat((*scale, 1.0), 3)
+        return info | {"width": width, "height": height, "k": k.tolist()}
+
+
+def find_scale(said: Sequence[Any], size: tuple[int, int]) -> Floats:
+    """Return (2,) how many times as wide and high pictures of `size` are as camera_info says, both in pixels.
+
+    Raises DatasetError for other proportions.
+    """
+    scale: Floats = np.divide(size, said)
+    if abs(scale[0] / scale[1] - 1) > 0.01:
+        raise DatasetError(f"camera_info is of {said[0]} x {said[1]} pixels, the pictures have {size[0]} x {size[1]}")
+    return scale
 
 
 def read_batches(dataset: Dataset, columns: Sequence[str]) -> Iterator[pl.DataFrame]:

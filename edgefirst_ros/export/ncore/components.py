@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import make_safe
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import is_class_mask
+from edgefirst_ros.export.drive import find_scale, is_class_mask
 from edgefirst_ros.export.ncore.library import load_library
 from edgefirst_ros.sensors.cloud import find_speed_field, make_pcd_header
 from edgefirst_ros.sensors.png import decode_gray, encode_gray
@@ -50,10 +50,7 @@ def make_camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
     of this camera, and for a distortion that NCore does not have.
     """
     lib = load_library()
-    said = (info.get("width") or size[0], info.get("height") or size[1])
-    scale = np.array(size, float) / said
-    if abs(scale[0] / scale[1] - 1) > 0.01:
-        raise DatasetError(f"camera_info is of {said[0]} x {said[1]} pixels, the pictures have {size[0]} x {size[1]}")
+    scale = find_scale((info.get("width") or size[0], info.get("height") or size[1]), size)
     k, d = (np.array(info[name], float).tolist() for name in ("k", "d"))  # None is NaN
     with np.errstate(over="ignore", under="ignore"):
         single = np.array([*k, *d, *(np.array([k[0], k[4]]) * scale)], np.float32)
@@ -165,7 +162,7 @@ def make_rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None
     return Rays(direction.T, distance[None], intensity, further, left)
 
 
-def radar_names(fields: Iterable[str]) -> dict[str, str]:
+def name_radar_fields(fields: Iterable[str]) -> dict[str, str]:
     """Return the names in NCore of the fields of a radar's points, by their own."""
     own = {name.lower(): name for name in fields}
     speed = find_speed_field(own.values())
