@@ -83,7 +83,7 @@ class CameraFacts:
         except MessageError:
             return
         self.codec = parsed.form
-        if is_of_another(self.topic, self.codec):
+        if is_no_camera(self.topic, self.codec):
             return
         unit = AccessUnit(self._number, parsed)
         self._pictures.push(unit)
@@ -244,12 +244,12 @@ class Walked:
         self.last = 0
         self._shared = True  # the sequence numbers of a file rise from message to message, across topics
         self._number = 0, -1  # file and sequence number of the last message
-        self._turns, self._topic = 0, ""  # how often another topic followed, and that of the last message
+        self._switches, self._topic = 0, ""  # how often another topic followed, and that of the last message
 
     def add(self, message: Message) -> None:
         topic, number = message.topic, (message.file, message.sequence)
         self._shared, self._number = self._shared and number > self._number, number
-        self._turns, self._topic = self._turns + (topic != self._topic), topic
+        self._switches, self._topic = self._switches + (topic != self._topic), topic
         if self._types.setdefault(topic, message.schema) != message.schema:
             return
         self.first = message.log_time if self.first is None else min(self.first, message.log_time)
@@ -294,7 +294,7 @@ class Walked:
         elif schema in (COMPRESSED_IMAGE, IMAGE):
             form = content.encoding if schema == IMAGE else content.format
             ranges = form == RANGES and schema == IMAGE and find_known_name(topic, IMAGE) is None
-            self.depths |= {topic} if ranges or is_of_another(topic, form) else set()
+            self.depths |= {topic} if ranges or is_no_camera(topic, form) else set()
 
     def _add_transforms(self, schema: str, content: Any) -> None:
         for one in list_transforms(schema, content):
@@ -382,7 +382,7 @@ class Walked:
         unknown = find_unknown_labels(labels, settings.label_map) if labels is not None else ""
         own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
         largest = max((to_ns(settings.tolerance), *own))  # of companions, boxes and masks
-        counting = {roles.reference: sequence, **cameras} if self._turns < 3 or not self._shared else {}
+        counting = {roles.reference: sequence, **cameras} if self._switches < 3 or not self._shared else {}
         numbered = frozenset(topic for topic, of in counting.items() if of.is_numbered())
         overlapping, preceded = segments.overlapping(largest), segments.find_preceded(to_ns(settings.max_gap))
         span, duration = (self.first or 0, self.last), sum(last - first for first, last in segments.spans)
@@ -402,7 +402,7 @@ def _find_size(recording: Recording, topic: str, schema: str, settings: Settings
     return camera.size
 
 
-def is_of_another(topic: str, form: str) -> bool:
+def is_no_camera(topic: str, form: str) -> bool:
     """True if pictures are not a camera's, but of depth, labels or a radar, by their `encoding` or `format` or name."""
     return form.startswith(DEPTHS) or SCANNED.search(topic) is not None
 

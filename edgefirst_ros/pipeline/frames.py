@@ -282,12 +282,14 @@ class FrameBuilder:
             self._usage.add(found, self._segments.current)
             self._aligner.add(sensor, stamp, now, found, epoch)
         offsets = self._offsets
-        adding = self._navigation.add_fix, self._navigation.add_attitude
-        for role, add, fault in zip(("gps", "imu"), adding, (NO_FIX, NO_ATTITUDE), strict=True):
-            if topic == getattr(roles, role):
-                facts.calibration.record_frame(role, content)
-                if not add(content, stamp + offsets[role], now, epoch):
-                    facts.counts.drop(topic, fault)
+        if topic == roles.gps:
+            facts.calibration.record_frame("gps", content)
+            if not self._navigation.add_fix(content, stamp + offsets["gps"], now, epoch):
+                facts.counts.drop(topic, NO_FIX)
+        if topic == roles.imu:
+            facts.calibration.record_frame("imu", content)
+            if not self._navigation.add_attitude(content, stamp + offsets["imu"], now, epoch):
+                facts.counts.drop(topic, NO_ATTITUDE)
         if topic == roles.pose:
             self._push_pose(message, content, stamp + offsets["pose"], now)
         if topic == roles.model and is_idle(content):

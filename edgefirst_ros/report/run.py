@@ -317,8 +317,10 @@ def refuse_settings(wanted: Sequence[Wanted], settings: Settings, *, check_time:
     usual, fields = Settings(), list_setting_fields(Settings)
     names = [name for name in Settings.model_fields if getattr(settings, name) != getattr(usual, name)]
     flags = [fields[name].flag if name in fields else f"--set {name}" for name in names if name != "limits"]
-    for flag in ["--check-time"] * check_time + flags:
-        raise UsageError(f"{flag} is for recordings; {wanted[0].path} is a dataset, which shows all its samples")
+    if check_time:
+        flags = ["--check-time", *flags]
+    if flags:
+        raise UsageError(f"{flags[0]} is for recordings; {wanted[0].path} is a dataset, which shows all its samples")
 
 
 def _list_recordings(path: Path) -> list[Wanted]:

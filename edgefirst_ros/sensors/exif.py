@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.jpeg import APP0, APP1, DQT, HUFFMAN, SOS, Buffer, iter_segments, usual_tables
+from edgefirst_ros.sensors.jpeg import APP0, APP1, DQT, HUFFMAN, SOS, Buffer, iter_segments, make_usual_tables
 from edgefirst_ros.sensors.png import PNG_SIGNATURE, iter_chunks, make_chunk
 
 SECOND = 1_000_000_000
@@ -152,7 +152,7 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
             start = end
         if marker == APP1:
             dropped.append((begin, end))
-    parts: list[Buffer] = [data[:start], segment, b"" if HUFFMAN.search(data) else usual_tables()]
+    parts: list[Buffer] = [data[:start], segment, b"" if HUFFMAN.search(data) else make_usual_tables()]
     for first, end in dropped:
         parts.append(data[start:first])
         start = end

@@ -51,7 +51,7 @@ def iter_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
 
 
 @functools.cache
-def usual_tables() -> bytes:
+def make_usual_tables() -> bytes:
     """Return the Huffman tables of T.81, annex K, which a frame of MJPG may leave out, as segments."""
     import numpy as np
     import simplejpeg

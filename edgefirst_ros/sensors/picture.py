@@ -353,7 +353,7 @@ def make_raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     return frame.reformat(format="rgb24") if form.startswith("bayer") else frame
 
 
-def pattern_of(form: str) -> str:
+def find_pattern(form: str) -> str:
     """Return the Bayer pattern in a compressed picture by its `format`; empty where colours or gray were made of it.
 
     The name of the compressed form ends the `format`; image_transport omits that of a pattern: `bayer_rggb8; jpeg

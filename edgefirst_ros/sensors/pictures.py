@@ -26,8 +26,8 @@ from edgefirst_ros.sensors.picture import (
     check_size,
     decode_still,
     fill_plane,
+    find_pattern,
     make_raw_frame,
-    pattern_of,
     view_lines,
 )
 from edgefirst_ros.sensors.png import check_png
@@ -380,7 +380,7 @@ def _check_still(message: StillMessage, limits: Limits) -> Any:
     png = bytes(data[:4]) == b"\x89PNG"
     size = check_png(data) if png else check_jpeg(data)
     check_size(*size, limits)
-    return Picture("camera.png" if png else "camera.jpeg", size, size, data=data, pattern=pattern_of(message.form))
+    return Picture("camera.png" if png else "camera.jpeg", size, size, data=data, pattern=find_pattern(message.form))
 
 
 def join_pictures(tiles: list[Any]) -> Any:

@@ -521,9 +521,8 @@ def choose_topics(
     )
     companions = {key: topic for key, topic in offered if topic is not None}
     finder.only_companions(companions, reference, settings, radars)
-    companions = {
-        s.key: companions[s.key] for s in settings.companions if s.key in companions
-    }  # as members are ordered
+    # in the order of members
+    companions = {one.key: companions[one.key] for one in settings.companions if one.key in companions}
     pictures = streams.list_companions() if topics[reference] in CAMERA_TYPES else ()
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))

@@ -81,9 +81,8 @@ class ZenohTransport(Transport):
         names = self._list_expected_names(expected) if expected else self._names | self._hints
         self._subscribe_candidates(names, intake)
         self._settled += [(now, lane) for lane in self._doubled if lane.name not in self._candidates]
-        self._doubled = [
-            lane for lane in self._doubled if lane.name in self._candidates
-        ]  # of another host, still to come
+        # those whose topic may still come from another host
+        self._doubled = [lane for lane in self._doubled if lane.name in self._candidates]
         if self._listened:
             intake.release()
         with self._lock:

@@ -678,7 +678,7 @@ def test_points_without_a_direction_are_left_away():
 
 @pytest.mark.parametrize("speed", ["speed", "Doppler", "radial_speed", "Velocity"])
 def test_fields_of_other_radars_have_the_names_of_ncore(speed):
-    names = components.radar_names(("x", "y", "z", speed, "RCS", "power"))
+    names = components.name_radar_fields(("x", "y", "z", speed, "RCS", "power"))
     assert names == {speed: "radial_velocity_m_s", "RCS": "rcs_dBsm"}
 
 

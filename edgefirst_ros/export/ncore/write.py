@@ -34,7 +34,7 @@ from edgefirst_ros.export.ncore.components import (
     make_camera_model,
     make_rays,
     mark,
-    radar_names,
+    name_radar_fields,
     read_depth,
     select_columns,
 )
@@ -396,7 +396,8 @@ class _Sequence:
                     made = read_description(data)
                 elif kind in task.fits and form != "camera":
                     points = decode_cloud(data)
-                    made = make_rays(points, radar_names(points.dtype.names or ()) if streams.is_radar(kind) else {})
+                    names = name_radar_fields(points.dtype.names or ()) if streams.is_radar(kind) else {}
+                    made = make_rays(points, names)
                 elif kind == "depth.png" and task.reached:
                     made = read_depth(data)
             except EdgeFirstError as error:
